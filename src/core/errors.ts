@@ -1,0 +1,68 @@
+/** Whose fault it is and what can be done about it. Closed: every surface has one table from kind to its own status. */
+export type ErrorKind = "invalid" | "not_found" | "conflict" | "unreachable" | "unauthorised" | "internal";
+
+export interface ErrorDetail {
+  /** What to do about it, in one sentence. */
+  readonly hint?: string;
+  /** Where in the input it is: a flag, a field path, a file and line. */
+  readonly path?: string;
+  readonly cause?: unknown;
+}
+
+/** An error somebody can act on. `code` is a stable snake_case word of the reference. */
+export class AppError extends Error {
+  readonly kind: ErrorKind;
+  readonly code: string;
+  readonly hint: string | undefined;
+  readonly path: string | undefined;
+
+  constructor(kind: ErrorKind, code: string, message: string, detail: ErrorDetail = {}) {
+    super(message, detail.cause === undefined ? undefined : { cause: detail.cause });
+    this.name = "AppError";
+    this.kind = kind;
+    this.code = code;
+    this.hint = detail.hint;
+    this.path = detail.path;
+  }
+}
+
+/** The form in which an error crosses threads, sockets and the command line. */
+export interface ErrorDocument {
+  readonly code: string;
+  readonly kind: ErrorKind;
+  readonly message: string;
+  readonly hint?: string;
+  readonly path?: string;
+}
+
+export function toDocument(error: AppError): ErrorDocument {
+  return {
+    code: error.code,
+    kind: error.kind,
+    message: error.message,
+    ...(error.hint === undefined ? {} : { hint: error.hint }),
+    ...(error.path === undefined ? {} : { path: error.path }),
+  };
+}
+
+export function fromDocument(document: ErrorDocument): AppError {
+  const { kind, code, message, hint, path } = document;
+  return new AppError(kind, code, message, {
+    ...(hint === undefined ? {} : { hint }),
+    ...(path === undefined ? {} : { path }),
+  });
+}
+
+/** A broken promise of our own. It ends the operation, the run or the actor, never leaves a half-done write. */
+export class BrokenAssert extends Error {
+  override readonly name = "BrokenAssert";
+}
+
+export function ensure(condition: unknown, what: string): asserts condition {
+  if (!condition) throw new BrokenAssert(what);
+}
+
+/** For the end of a switch over a closed list: does not compile while a case is missing. */
+export function unreachable(value: never): never {
+  throw new BrokenAssert(`unexpected value: ${JSON.stringify(value)}`);
+}
