@@ -1,0 +1,180 @@
+// @ts-check
+/**
+ * Bundles `src/` into `dist/`: one ES module for each entry of entries.mjs, and chunks that are loaded when a command
+ * needs them, so that start-up stays near that of bare Node.
+ *
+ *   node scripts/build.mjs [--outdir DIR] [--build-id ID]
+ *
+ * An entry whose source does not exist is left out and named; one that exists and does not build ends the script with 1.
+ */
+import { createHash } from "node:crypto";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { entries } from "./entries.mjs";
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
+
+/**
+ * Loaded at run time, never bundled: the drivers are native code or wanted only with a PostgreSQL store, and `pg-native`
+ * is a package that `pg` asks for and that we do not have.
+ */
+const external = ["better-sqlite3", "pg", "pg-native"];
+
+/** CommonJS packages inside an ES module still call `require` for Node's own modules. */
+const banner =
+  'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);';
+
+/**
+ * zod carries its messages in some fifty languages, half of its size; we speak English.
+ * @type {import("esbuild").Plugin}
+ */
+const onlyEnglish = {
+  name: "only-english",
+  setup(bundle) {
+    bundle.onLoad({ filter: /[\\/]zod[\\/]v4[\\/]locales[\\/]index\.js$/ }, () => ({
+      contents: 'export { default as en } from "./en.js";',
+    }));
+  },
+};
+
+/** The migrations as one object from file name to text, so that the bundle reads no folder beside it. */
+function readMigrations() {
+  const folder = join(root, "src/store/migrations");
+  if (!existsSync(folder)) return {};
+  const names = readdirSync(folder)
+    .filter((name) => name.endsWith(".sql"))
+    .sort();
+  return Object.fromEntries(names.map((name) => [name, readFileSync(join(folder, name), "utf8")]));
+}
+
+/**
+ * The same sources give the same id, on every machine: it is how a command and a daemon tell whether they are one build.
+ * @param {readonly string[]} files
+ */
+function digestOf(files) {
+  const hash = createHash("sha256");
+  for (const file of files)
+    hash
+      .update(file)
+      .update("\0")
+      .update(readFileSync(join(root, file)))
+      .update("\0");
+  return hash.digest("hex").slice(0, 12);
+}
+
+/** Every file that can change what is built, in a fixed order. */
+function sources() {
+  const inSource = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
+    .filter((name) => /\.(ts|sql)$/.test(name) && !/\.(test|contract)\.ts$/.test(name))
+    .map((name) => join("src", name))
+    .sort();
+  return [...inSource, "package.json", "package-lock.json", "scripts/build.mjs", "scripts/entries.mjs"];
+}
+
+/**
+ * The licences of what is bundled, which their authors ask to be passed on.
+ * @param {readonly string[]} inputs paths relative to the root
+ */
+function licencesOf(inputs) {
+  const folders = new Set();
+  for (const input of inputs) {
+    const found = /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(input);
+    if (found) folders.add(found[1]);
+  }
+  const parts = [...folders].sort().map((folder) => {
+    const { name, version, license } = JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8"));
+    const file = readdirSync(join(root, folder)).find((entry) => /^licen[cs]e/i.test(entry));
+    const text = file ? readFileSync(join(root, folder, file), "utf8").trim() : "";
+    return `${name} ${version} (${license})\n\n${text}\n`;
+  });
+  return parts.join(`\n${"-".repeat(80)}\n\n`);
+}
+
+/**
+ * Builds into `outdir`. The old content is replaced only when the new one is whole.
+ * @param {{ outdir?: string, buildId?: string }} [options] `buildId` overrides the digest of the sources: tests that
+ *   replace a daemon by a newer build give the same sources another id
+ * @returns {Promise<{ outdir: string, buildId: string, version: string, missing: string[] }>}
+ */
+export async function build(options = {}) {
+  const { build: bundle } = await import("esbuild");
+  const outdir = resolve(root, options.outdir ?? "dist");
+  const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const buildId = options.buildId ?? digestOf(sources());
+  const present = entries.filter(({ source }) => existsSync(join(root, source)));
+  const missing = entries.filter((entry) => !present.includes(entry)).map(({ source }) => source);
+  const fresh = `${outdir}.new-${process.pid}`;
+  const old = `${outdir}.old-${process.pid}`;
+  mkdirSync(fresh, { recursive: true });
+  try {
+    const { metafile } = await bundle({
+      absWorkingDir: root,
+      entryPoints: present.map(({ source, output }) => ({ in: source, out: output })),
+      outdir: fresh,
+      bundle: true,
+      splitting: true,
+      format: "esm",
+      platform: "node",
+      target: "node20",
+      chunkNames: "chunks/[name]-[hash]",
+      external,
+      banner: { js: banner },
+      plugins: [onlyEnglish],
+      define: {
+        __DROVER_VERSION__: JSON.stringify(version),
+        __DROVER_BUILD__: JSON.stringify(buildId),
+        __DROVER_MIGRATIONS__: JSON.stringify(readMigrations()),
+      },
+      // Names and lines stay as they are written, so that a stack trace of the bundle can be read without its map.
+      minifySyntax: true,
+      sourcemap: "external",
+      legalComments: "none",
+      metafile: true,
+      logLevel: "warning",
+    });
+    writeFileSync(join(fresh, "LICENSES.txt"), licencesOf(Object.keys(metafile.inputs)));
+    const main = join(fresh, "drover.js");
+    if (existsSync(main)) {
+      const text = readFileSync(main, "utf8");
+      if (!text.startsWith("#!")) throw new Error("src/main.ts must begin with #!/usr/bin/env node");
+      chmodSync(main, 0o755);
+    }
+    if (existsSync(outdir)) renameSync(outdir, old);
+    renameSync(fresh, outdir);
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+    rmSync(old, { recursive: true, force: true });
+  }
+  return { outdir, buildId, version, missing };
+}
+
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  const { values } = parseArgs({ options: { outdir: { type: "string" }, "build-id": { type: "string" } } });
+  const startedAt = performance.now();
+  try {
+    const built = await build({
+      ...(values.outdir === undefined ? {} : { outdir: values.outdir }),
+      ...(values["build-id"] === undefined ? {} : { buildId: values["build-id"] }),
+    });
+    for (const source of built.missing) console.warn(`left out: ${source} does not exist`);
+    const shown = relative(process.cwd(), built.outdir) || basename(built.outdir);
+    console.log(
+      `drover ${built.version} (${built.buildId}) in ${shown}, ${Math.round(performance.now() - startedAt)} ms`,
+    );
+  } catch (error) {
+    // esbuild has printed where the sources are at fault; anything else has not been said yet.
+    if (!(error instanceof Error && "errors" in error)) console.error(error instanceof Error ? error.message : error);
+    process.exitCode = 1;
+  }
+}
