@@ -113,6 +113,7 @@ export async function build(options = {}) {
   const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const buildId = options.buildId ?? digestOf(sources());
   const present = entries.filter(({ source }) => existsSync(join(root, source)));
+  if (present.length === 0) throw new Error(`nothing to build: no source of ${entries.length} entries exists`);
   const missing = entries.filter((entry) => !present.includes(entry)).map(({ source }) => source);
   const fresh = `${outdir}.new-${process.pid}`;
   const old = `${outdir}.old-${process.pid}`;

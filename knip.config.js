@@ -1,0 +1,19 @@
+import { entries } from "./scripts/entries.mjs";
+
+/** What is reached from an entry, a script or a test is used; everything else is dead. */
+export default {
+  entry: [
+    ...entries.map(({ source }) => source),
+    "scripts/{build,check,install,test,quickstart}.mjs",
+    "src/**/*.{test,contract}.ts",
+    "test/**/*.test.ts",
+    "test/setup-*.ts",
+    "bench/*.{mjs,ts}",
+  ],
+  project: ["src/**/*.ts", "test/**/*.ts", "scripts/**/*.mjs", "bench/**/*.{mjs,ts}"],
+  // Loaded by name at run time, where a store needs it.
+  ignoreDependencies: [],
+  // Types of an exported function's arguments and answer are part of it, whoever names them.
+  exclude: ["types"],
+  vitest: { config: "vitest.config.ts" },
+};

@@ -1,0 +1,37 @@
+import { defineConfig } from "vitest/config";
+
+const tidy = ["test/tidy.test.ts", "test/house.test.ts"];
+const store = ["src/store/**/*.{test,contract}.ts"];
+
+/**
+ * Four groups, by what they need: `tidy` the source text, `unit` nothing, `store` a PostgreSQL cluster, `whole` that and
+ * the built program. A run of one file sets up only what its group needs.
+ */
+export default defineConfig({
+  test: {
+    pool: "forks",
+    isolate: true,
+    // The machines this runs on have two cores, and tests that start processes measure them.
+    maxWorkers: 2,
+    allowOnly: false,
+    passWithNoTests: false,
+    projects: [
+      { extends: true, test: { name: "tidy", include: tidy } },
+      { extends: true, test: { name: "unit", include: ["src/**/*.{test,contract}.ts"], exclude: store } },
+      { extends: true, test: { name: "store", include: store, globalSetup: ["test/setup-postgres.ts"] } },
+      {
+        extends: true,
+        test: {
+          name: "whole",
+          include: ["test/**/*.test.ts"],
+          exclude: [...tidy, "**/node_modules/**"],
+          globalSetup: ["test/setup-build.ts", "test/setup-postgres.ts"],
+        },
+      },
+    ],
+    // A test that waits has a deadline of its own; these end what has none.
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
+    teardownTimeout: 30_000,
+  },
+});
