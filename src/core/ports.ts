@@ -1,4 +1,11 @@
 /** All ports: what the engine asks of the world. Time, chance and failure come in through here, so that they can be made up. */
+import type { Refusal } from "./admission.ts";
+import type { Limits } from "./limits.ts";
+import type { LoopPolicy, RunPolicy } from "./loop.ts";
+import type { LateCause } from "./plan.ts";
+import type { Assignment, EventRecord, HostRecord, LoopRecord, OriginKind, RunRecord, RunTree, SlotRecord } from "./records.ts";
+import type { EndedBy, Outcome, RunStatus, StepStatus } from "./run.ts";
+import type { Schedule } from "./schedule.ts";
 import type { Target } from "./target.ts";
 
 /** Milliseconds since 1970-01-01T00:00:00Z. */
@@ -152,4 +159,167 @@ export interface Hook {
 export interface Notifier {
   /** Runs a hook to its end or its limit; answers its exit status, null when the limit ended it. Never throws, never delays a run. */
   hook(hook: Hook): Promise<{ readonly exit: number | null; readonly tail: string }>;
+}
+
+// --- Store: the one door to the data -------------------------------------------------------------------------------------
+// Every entry is one transaction, named, with plain data in and out. Expected outcomes are answers; AppErrors are for people.
+
+export interface JoinHost {
+  readonly hostId: string;
+  readonly name: string;
+  readonly machineId: string;
+  readonly bootId: string;
+  readonly version: string;
+  readonly leaseMs: number;
+  readonly commandCap: number;
+  readonly agentCap: number;
+}
+
+export interface LoopDraft {
+  readonly name: string;
+  readonly schedule: Schedule;
+  readonly target: Target;
+  readonly policy: LoopPolicy;
+  readonly hostPin: string | null;
+  readonly managedBy: string | null;
+}
+
+export interface LoopChange {
+  readonly schedule?: Schedule;
+  readonly target?: Target;
+  readonly policy?: LoopPolicy;
+}
+
+/** One page. `cursor` is opaque and comes from the page before. */
+export interface PageRequest {
+  readonly limit: number;
+  readonly cursor: string | null;
+}
+export interface Page<T> {
+  readonly items: readonly T[];
+  readonly next: string | null;
+}
+
+export interface RunDraft {
+  readonly kind: RunRecord["kind"];
+  readonly target: Target;
+  readonly policy: RunPolicy;
+  readonly originKind: OriginKind;
+  readonly originId: string | null;
+  /** The same key twice is one run. */
+  readonly idempotencyKey: string | null;
+  readonly parentRunId: string | null;
+  readonly hostPin: string | null;
+  readonly limits: Limits;
+}
+
+/** Which source a run by hand had; `skipped` when the overlap policy did not let it start. */
+export interface RunNowAnswer {
+  readonly source: "ad_hoc" | "due_slot" | "retry_slot";
+  readonly runId: string | null;
+  readonly skipped: string | null;
+}
+
+export type Guarded = "done" | "superseded" | "already_ended";
+
+export interface Store {
+  readonly hosts: {
+    /** Registers this start of the host: a higher incarnation, its caps, status `up`. Answers the row as it was before. */
+    join(input: JoinHost): Promise<{ readonly incarnation: number; readonly previous: HostRecord | null }>;
+    report(input: { readonly hostId: string; readonly incarnation: number; readonly status: HostRecord["status"] }): Promise<Guarded>;
+    /** Renews the host's lease and those of its live attempts; `lost` holds attempts whose token is no longer theirs. */
+    renew(input: { readonly hostId: string; readonly incarnation: number; readonly leaseMs: number }): Promise<{ readonly superseded: boolean; readonly lost: readonly string[] }>;
+    /** Going down. With `backBy` other hosts leave its work alone until then. */
+    leave(input: { readonly hostId: string; readonly incarnation: number; readonly backBy: Instant | null }): Promise<Guarded>;
+    list(input: Record<string, never>): Promise<readonly HostRecord[]>;
+  };
+  readonly loops: {
+    add(input: { readonly draft: LoopDraft; readonly limits: Limits }): Promise<LoopRecord>;
+    /** Instants that were due before the edit are recorded under the old schedule; none of them starts because of it. */
+    edit(input: { readonly loopId: string; readonly change: LoopChange; readonly limits: Limits }): Promise<LoopRecord>;
+    rename(input: { readonly loopId: string; readonly name: string }): Promise<LoopRecord>;
+    pause(input: { readonly loopId: string; readonly reason: string | null; readonly limits: Limits }): Promise<LoopRecord>;
+    resume(input: { readonly loopId: string; readonly limits: Limits }): Promise<LoopRecord>;
+    archive(input: { readonly loopId: string; readonly limits: Limits }): Promise<LoopRecord>;
+    unarchive(input: { readonly loopId: string; readonly limits: Limits }): Promise<LoopRecord>;
+    /** Deletes the loop and its slots; its runs stay. AppError conflict `loop_busy` while a run of it is at work. */
+    remove(input: { readonly loopId: string }): Promise<void>;
+    get(input: { readonly loopId: string }): Promise<LoopRecord | null>;
+    list(input: PageRequest & { readonly archived: boolean; readonly label: string | null }): Promise<Page<LoopRecord>>;
+    /** Plans every due instant of at most `limits.planLoops` loops. `wakeAt` is the next time that a loop is due. */
+    planDue(input: { readonly cause: LateCause; readonly limits: Limits }): Promise<{ readonly loops: number; readonly runs: number; readonly wakeAt: Instant | null; readonly more: boolean }>;
+    runNow(input: { readonly loopId: string; readonly by: string; readonly parentRunId: string | null; readonly limits: Limits }): Promise<RunNowAnswer>;
+    /** The earliest next slot of all active loops. */
+    nextFire(input: Record<string, never>): Promise<{ readonly loopId: string; readonly name: string; readonly at: Instant } | null>;
+  };
+  readonly slots: {
+    /** Newest first. */
+    list(input: PageRequest & { readonly loopId: string }): Promise<Page<SlotRecord>>;
+  };
+  readonly runs: {
+    add(input: RunDraft): Promise<{ readonly run: RunRecord; readonly repeated: boolean }>;
+    /** A new run of the same work that points at the old one. */
+    retry(input: { readonly runId: string; readonly by: string; readonly limits: Limits }): Promise<RunRecord>;
+    /** `requested`: something of it is at work, its host ends it. `cancelled`: nothing was, it is over. */
+    cancel(input: { readonly runId: string; readonly by: string; readonly reason: string; readonly limits: Limits }): Promise<"requested" | "cancelled" | "already_ended">;
+    get(input: { readonly runId: string }): Promise<RunTree | null>;
+    list(
+      input: PageRequest & {
+        readonly loopId: string | null;
+        readonly status: RunStatus | null;
+        readonly label: string | null;
+        readonly since: Instant | null;
+      },
+    ): Promise<Page<RunRecord>>;
+    /** Live runs by status. */
+    counts(input: Record<string, never>): Promise<{ readonly running: number; readonly queued: number; readonly waiting: number }>;
+    /** Runs whose hooks are due on this host. */
+    hooksDue(input: { readonly hostId: string; readonly limit: number }): Promise<readonly { readonly run: RunRecord; readonly hooks: readonly string[] }[]>;
+    hooksDone(input: { readonly runId: string; readonly note: string | null }): Promise<void>;
+  };
+  readonly steps: {
+    /** Makes waiting steps ready whose time has come. */
+    wake(input: { readonly limit: number }): Promise<{ readonly woken: number; readonly wakeAt: Instant | null; readonly more: boolean }>;
+  };
+  readonly admission: {
+    /** One pass; grants are reserved, with their claims, for the hosts that they name. */
+    pass(input: { readonly hostId: string; readonly limits: Limits }): Promise<{
+      readonly granted: number;
+      readonly mine: readonly Assignment[];
+      readonly refused: readonly { readonly capKey: string; readonly refusal: Refusal }[];
+      readonly more: boolean;
+    }>;
+    /** Why a ready step does not start, from the same snapshot by the same function; its place among those of its caps. */
+    explain(input: { readonly stepId: string }): Promise<{ readonly refusal: Refusal | null; readonly ahead: number } | null>;
+    setLimit(input: { readonly resource: string; readonly limit: number }): Promise<void>;
+    usage(input: Record<string, never>): Promise<readonly { readonly resource: string; readonly limit: number; readonly used: number }[]>;
+  };
+  readonly attempts: {
+    /** Live attempts of a host, oldest first. */
+    ofHost(input: { readonly hostId: string }): Promise<readonly Assignment[]>;
+    /** reserved -> starting, before the spawner is asked. `cancelled`: a cancel came first. */
+    start(input: { readonly attemptId: string; readonly token: number; readonly bootId: string; readonly folder: string; readonly awakeAt: number }): Promise<Guarded | "cancelled">;
+    /** starting -> running: the ticket is there. */
+    run(input: { readonly attemptId: string; readonly token: number; readonly pid: number; readonly pidStarted: string; readonly startedAt: Instant }): Promise<Guarded>;
+    /** A new daemon of the same host takes a live attempt over: the old token is worth nothing from here on. */
+    adopt(input: { readonly attemptId: string; readonly token: number; readonly hostId: string; readonly incarnation: number; readonly leaseMs: number }): Promise<{ readonly answer: Guarded; readonly token: number }>;
+    /** We begin to end it; recorded before the first signal. */
+    ending(input: { readonly attemptId: string; readonly token: number; readonly by: EndedBy }): Promise<Guarded>;
+    /** The end of an attempt and all that follows from it, in one transaction. Repeating it with the same outcome gives the first answer again. */
+    settle(input: { readonly attemptId: string; readonly token: number; readonly outcome: Outcome; readonly limits: Limits }): Promise<{ readonly answer: Guarded; readonly step: StepStatus | null; readonly run: RunStatus | null }>;
+    /** Live attempts that have to be ended here: their run is cancelled, or their token was taken. */
+    toEnd(input: { readonly hostId: string }): Promise<readonly { readonly attemptId: string; readonly runId: string; readonly reason: string; readonly superseded: boolean }[]>;
+    /** Ends, as lost, attempts of hosts that have been silent for the takeover time. */
+    takeOver(input: { readonly hostId: string; readonly limits: Limits }): Promise<{ readonly taken: number }>;
+    /** Which of these folders' attempts have ended, and when. */
+    endedAmong(input: { readonly attemptIds: readonly string[] }): Promise<readonly { readonly attemptId: string; readonly finishedAt: Instant }[]>;
+  };
+  readonly events: {
+    /** Ascending by cursor; `after` null begins with the oldest that is kept, `"now"` behind the newest. */
+    list(input: { readonly after: string | null; readonly limit: number; readonly runId: string | null }): Promise<{ readonly items: readonly EventRecord[]; readonly cursor: string | null }>;
+  };
+  readonly things: {
+    /** Ids that an id, a prefix, a suffix or a unique name may mean; at most `limit`. */
+    resolve(input: { readonly kind: "loop" | "run"; readonly ref: string; readonly limit: number }): Promise<readonly { readonly id: string; readonly name: string | null }[]>;
+  };
 }

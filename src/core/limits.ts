@@ -1,0 +1,59 @@
+/**
+ * Every limit that is not part of a loop's policy, with its default. `config.yaml` may set each under the same name;
+ * `drover config show` prints where a value comes from. Milliseconds and bytes are in the names.
+ */
+export const defaultLimits = {
+  /** How long an attempt and a host may be silent before their lease is over. */
+  leaseMs: 60_000,
+  renewMs: 15_000,
+  /** Silence of a host after its lease, after which another host takes its work over. */
+  takeoverMs: 600_000,
+  /** An instant noticed at most this late is on time (or one period of the schedule, if shorter). */
+  onTimeMs: 60_000,
+  /** Longest sleep of the engine: each wake-up compares the clocks. */
+  longestSleepMs: 30_000,
+  /** A wall clock that moved this much more or less than the time awake was stepped. */
+  clockStepMs: 2_000,
+  /** How often live attempts are looked at when nothing rings: dead shims, sizes, time limits. */
+  watchMs: 5_000,
+  /** An attempt handed to the spawner without a sign of life for this long is decided by a tombstone. */
+  askPatienceMs: 5_000,
+  /** First pause after an end that used up no try, doubling up to `uncountedBackoffCapMs`. */
+  uncountedBackoffMs: 1_000,
+  uncountedBackoffCapMs: 300_000,
+  /** Longest pause between tries. */
+  backoffCapMs: 3_600_000,
+  /** That many ends in a row before the ticket settle the step `failed(crash_loop)`. */
+  crashLoopEnds: 20,
+  /** Pause of a dynamic loop whose run does not say when the next one is. */
+  dynamicGapMs: 60_000,
+  /** Attempts of commands, and of agents, at work on one host at a time; `agentCap` is 2 on fewer than 4 cores. */
+  commandCap: 256,
+  agentCap: 4,
+  /** Starts granted in one admission pass. */
+  passGrants: 50,
+  /** Loops planned in one transaction. */
+  planLoops: 200,
+  /** Queued minutes that one point of priority is worth. */
+  priorityStepMs: 60_000,
+  /** Free space of the state's file system below which nothing starts. */
+  minFreeBytes: 1_073_741_824,
+  /** Nesting of runs started by runs, and runs below one run. */
+  maxDepth: 3,
+  maxDescendants: 50,
+  /** End of both outputs kept in the store. */
+  tailBytes: 4_096,
+  /** Largest output that a run may hand over. */
+  outputBytes: 1_048_576,
+  /** Time that `down --drain` waits when it is not said. */
+  drainMs: 30_000,
+  /** Limit of a hook and its whole tree. */
+  hookTimeoutMs: 60_000,
+  logCapBytes: 67_108_864,
+  logHeadBytes: 4_194_304,
+  logTailBytes: 16_777_216,
+  /** Free time of attempts' folders after their run ended. */
+  logRetentionMs: 14 * 86_400_000,
+} as const;
+
+export type Limits = { readonly [K in keyof typeof defaultLimits]: number };

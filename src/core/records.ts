@@ -1,0 +1,184 @@
+/** The rows as plain data: what the store hands out. Instants and durations are milliseconds. */
+import type { LoopPolicy, LoopStatus, RunPolicy } from "./loop.ts";
+import type { Instant } from "./ports.ts";
+import type { AttemptStatus, EndedBy, FailureClass, RunStatus, StepStatus } from "./run.ts";
+import type { Schedule } from "./schedule.ts";
+import type { Target } from "./target.ts";
+
+export interface HostRecord {
+  readonly id: string;
+  readonly name: string;
+  readonly machineId: string;
+  readonly bootId: string;
+  /** Grows with each start of the host's daemon. */
+  readonly incarnation: number;
+  readonly version: string;
+  readonly status: "up" | "draining" | "disk" | "down";
+  /** When a daemon that was stopped said it would be back. */
+  readonly backBy: Instant | null;
+  readonly leaseUntil: Instant;
+  readonly lastSeenAt: Instant;
+}
+
+export interface LoopRecord {
+  readonly id: string;
+  readonly name: string;
+  /** The file that `apply` read it from; null for a loop made by hand. */
+  readonly managedBy: string | null;
+  readonly schedule: Schedule;
+  readonly target: Target;
+  readonly policy: LoopPolicy;
+  readonly hostPin: string | null;
+  readonly revision: number;
+  readonly status: LoopStatus;
+  readonly nextAt: Instant | null;
+  readonly plannedUntil: Instant;
+  readonly anchoredAt: Instant;
+  readonly successStreak: number;
+  readonly failureStreak: number;
+  readonly failureClass: FailureClass | null;
+  readonly breakerAt: Instant | null;
+  readonly pausedReason: string | null;
+  readonly pausedAt: Instant | null;
+  readonly archivedAt: Instant | null;
+  readonly createdAt: Instant;
+  readonly updatedAt: Instant;
+}
+
+export type SlotOutcome = "succeeded" | "failed" | "timed_out" | "cancelled" | "skipped" | "missed" | "coalesced";
+
+export interface SlotRecord {
+  readonly at: Instant;
+  /** Last instant of a row that stands for `count` neighbours with one outcome and reason; else equal to `at`. */
+  readonly untilAt: Instant;
+  readonly count: number;
+  /** null while its run has not ended. */
+  readonly outcome: SlotOutcome | null;
+  readonly reason: string | null;
+  readonly coalescedInto: Instant | null;
+  readonly runId: string | null;
+  readonly runStatus: RunStatus | null;
+  readonly startedAt: Instant | null;
+  readonly finishedAt: Instant | null;
+  readonly lateMs: number;
+  /** The schedule under which a row of several was written. */
+  readonly schedule: Schedule | null;
+}
+
+export type OriginKind = "slot" | "ad_hoc" | "person" | "api" | "run" | "work_item" | "retry";
+
+export interface RunRecord {
+  readonly id: string;
+  readonly kind: "command" | "agent" | "workflow" | "lane" | "code";
+  readonly originKind: OriginKind;
+  readonly originId: string | null;
+  readonly idempotencyKey: string | null;
+  readonly loopId: string | null;
+  readonly loopName: string | null;
+  readonly slotAt: Instant | null;
+  readonly workItemId: string | null;
+  readonly parentRunId: string | null;
+  readonly rootRunId: string;
+  readonly depth: number;
+  readonly retryOf: string | null;
+  readonly target: Target;
+  readonly policy: RunPolicy;
+  readonly status: RunStatus;
+  readonly reason: string | null;
+  readonly wakeAt: Instant | null;
+  readonly priority: number;
+  readonly queuedAt: Instant;
+  readonly hostPin: string | null;
+  readonly cancelRequestedAt: Instant | null;
+  readonly cancelBy: string | null;
+  readonly cancelReason: string | null;
+  readonly exitStatus: number | null;
+  /** JSON text. */
+  readonly output: string | null;
+  readonly error: { readonly class: FailureClass; readonly message: string } | null;
+  readonly startedAt: Instant | null;
+  readonly finishedAt: Instant | null;
+  readonly createdAt: Instant;
+}
+
+export interface StepRecord {
+  readonly id: string;
+  readonly runId: string;
+  readonly key: string;
+  readonly kind: string;
+  readonly status: StepStatus;
+  readonly reason: string | null;
+  readonly wakeAt: Instant | null;
+  readonly token: number;
+  readonly capKey: string;
+  readonly turnAt: Instant;
+  readonly triesCounted: number;
+  readonly maxAttempts: number;
+  readonly idleEnds: number;
+  readonly attemptsMade: number;
+  readonly output: string | null;
+  readonly startedAt: Instant | null;
+  readonly finishedAt: Instant | null;
+}
+
+export interface AttemptRecord {
+  readonly id: string;
+  readonly stepId: string;
+  readonly runId: string;
+  readonly number: number;
+  readonly counted: boolean | null;
+  readonly purpose: "try" | "turn" | "repair" | "resume";
+  readonly token: number;
+  readonly status: AttemptStatus;
+  readonly class: FailureClass | null;
+  readonly hostId: string;
+  readonly incarnation: number;
+  readonly accountId: string | null;
+  readonly leaseUntil: Instant;
+  readonly pid: number | null;
+  readonly pidStarted: string | null;
+  readonly bootId: string | null;
+  readonly folder: string | null;
+  readonly ticketAt: Instant | null;
+  /** The host's awake clock when it was handed to the spawner: time limits count from here. */
+  readonly awakeAt: number | null;
+  readonly exitStatus: number | null;
+  readonly signal: number | null;
+  readonly message: string | null;
+  readonly tail: string | null;
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  readonly endedBy: EndedBy | null;
+  /** When and why we began to end it, while it is not over. */
+  readonly endingSince: Instant | null;
+  readonly adopted: boolean;
+  readonly reaped: number;
+  readonly proof: string | null;
+  readonly startedAt: Instant | null;
+  readonly finishedAt: Instant | null;
+}
+
+export interface EventRecord {
+  /** Opaque; orders the feed. */
+  readonly cursor: string;
+  readonly subjectKind: "run" | "loop" | "host";
+  readonly subjectId: string;
+  readonly number: number;
+  readonly type: string;
+  readonly token: number | null;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly at: Instant;
+}
+
+export interface RunTree {
+  readonly run: RunRecord;
+  readonly steps: readonly StepRecord[];
+  readonly attempts: readonly AttemptRecord[];
+}
+
+/** All that a host needs to start or to adopt an attempt. */
+export interface Assignment {
+  readonly attempt: AttemptRecord;
+  readonly run: RunRecord;
+  readonly stepKey: string;
+}
