@@ -1,0 +1,93 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, describe, expect, test } from "vitest";
+import { build } from "../scripts/build.mjs";
+import { staleness } from "../scripts/install.mjs";
+import { closingLine, countTests } from "../scripts/parts.mjs";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const folders: string[] = [];
+afterEach(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+});
+
+describe("the install step", () => {
+  const wanted = {
+    packages: {
+      "": { version: "0.1.0" },
+      "node_modules/a": { version: "1.0.0" },
+      "node_modules/b-linux": { version: "2.0.0", optional: true },
+    },
+  };
+
+  test("does nothing when every package is there", () => {
+    expect(staleness(wanted, wanted)).toEqual([]);
+    expect(staleness(wanted, { packages: { "node_modules/a": { version: "1.0.0" } } })).toEqual([]);
+  });
+
+  test("sees a missing folder, a missing package and another version", () => {
+    expect(staleness(wanted, undefined)).toEqual(["node_modules/a", "node_modules/b-linux"]);
+    expect(staleness(wanted, { packages: {} })).toEqual(["node_modules/a"]);
+    const other = { "node_modules/a": { version: "1.0.1" }, "node_modules/b-linux": { version: "1.0.0" } };
+    expect(staleness(wanted, { packages: other })).toEqual(["node_modules/a", "node_modules/b-linux"]);
+  });
+});
+
+describe("the count of a run", () => {
+  const none = { numPassedTests: 0, numFailedTests: 0, numPendingTests: 0, numTodoTests: 0, testResults: [] };
+
+  test("adds up what was passed, failed and left out", () => {
+    const report = { ...none, numPassedTests: 5, numFailedTests: 2, numPendingTests: 1, numTodoTests: 1 };
+    expect(countTests({ passed: false, report })).toEqual({ passed: 5, failed: 2, skipped: 2 });
+  });
+
+  test("counts a file that could not be loaded as a failure", () => {
+    const testResults = [
+      { status: "failed", assertionResults: [] },
+      { status: "failed", assertionResults: [{ status: "failed" }] },
+      { status: "passed", assertionResults: [{ status: "passed" }] },
+    ];
+    const report = { ...none, numPassedTests: 1, numFailedTests: 1, testResults };
+    expect(countTests({ passed: false, report })).toEqual({ passed: 1, failed: 2, skipped: 0 });
+  });
+
+  test("never calls a run clean that ended badly", () => {
+    expect(countTests({ passed: false, report: { ...none, numPassedTests: 3 } }).failed).toBe(1);
+    expect(countTests({ passed: false, report: undefined }).failed).toBe(1);
+    expect(countTests({ passed: true, report: undefined }).failed).toBe(1);
+  });
+
+  test("is said in the form that CI reads", () => {
+    expect(closingLine({ passed: 3, failed: 0, skipped: 0 })).toBe("3 passed, 0 failed");
+    expect(closingLine({ passed: 3, failed: 1, skipped: 2 })).toBe("3 passed, 1 failed, 2 skipped");
+  });
+});
+
+describe.runIf(existsSync(join(root, "src/main.ts")))("the build", () => {
+  test("gives the same sources the same id, and another when it is asked to", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "drover-build-"));
+    folders.push(folder);
+    const first = await build({ outdir: join(folder, "one") });
+    const again = await build({ outdir: join(folder, "two") });
+    const newer = await build({ outdir: join(folder, "two"), buildId: "newer" });
+    expect(first.buildId).toMatch(/^[0-9a-f]{12}$/);
+    expect(again.buildId).toBe(first.buildId);
+    expect(newer.buildId).toBe("newer");
+    const main = readFileSync(join(folder, "one/drover.js"), "utf8");
+    expect(main.startsWith("#!/usr/bin/env node\n")).toBe(true);
+    expect(statSync(join(folder, "one/drover.js")).mode & 0o777).toBe(0o755);
+    expect(readFileSync(join(folder, "one/LICENSES.txt"), "utf8")).toContain("commander");
+  });
+});
+
+test("CI runs the test command and nothing else", () => {
+  const lines = readFileSync(join(root, ".ci/run"), "utf8").split("\n");
+  expect(statSync(join(root, ".ci/run")).mode & 0o111).not.toBe(0);
+  expect(lines.filter((line) => line !== "" && !line.startsWith("#"))).toEqual([
+    "set -euo pipefail",
+    'cd "$(dirname "$' + '{BASH_SOURCE[0]}")/.."',
+    "exec npm test --silent </dev/null",
+  ]);
+});
