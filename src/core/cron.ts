@@ -144,13 +144,16 @@ function readField(rule: FieldRule, text: string, path: string | undefined): Fie
         return { kind: "nth_weekday", weekday: read(nth[1]) % 7, nth: Number(nth[2]) };
       }
     }
-    if (/[LWH#?]/i.test(base) && !rule.names.some((name) => base.toUpperCase().includes(name)))
+    if (base.includes("?"))
+      return wrong("? is not understood", "? stands alone in one of the day fields; elsewhere write *.");
+    if (/[LWH#]/i.test(base) && !rule.names.some((name) => base.toUpperCase().includes(name)))
       return wrong(
         `${JSON.stringify(element)} is not understood`,
         "L is the last day in day-of-month, 5L the last Friday and 1#2 the second Monday in day-of-week; W, H and L-n do not exist here.",
       );
     const [lowText = "", highText, ...rest] = base.split("-");
-    if (rest.length > 0) return wrong(`${JSON.stringify(base)} is not a range`, "Write a range as in 1-5.");
+    if (rest.length > 0 || (highText !== undefined && (lowText === "" || highText === "")))
+      return wrong(`${JSON.stringify(base)} is not a range`, "Write a range as in 1-5.");
     const low = read(lowText);
     if (highText === undefined) {
       if (step === null) {
@@ -592,8 +595,8 @@ function timesInWords(cron: Cron): string {
     return `at ${join(times)}`;
   }
   const units = [...(withSeconds ? [unitOf(second, "minute")] : []), unitOf(minute, "hour")];
-  const hours = isEvery(hour) ? "of every hour" : `when the hour is ${valuesOf(hour, String)}`;
-  return minute.text === "*" && isEvery(hour) ? units.join(" of ") : `${units.join(" of ")} ${hours}`;
+  if (isEvery(hour)) return units.join(", ").replace(/^(at minute .*)$/, "$1 of every hour");
+  return `${units.join(", ")}, when the hour is ${valuesOf(hour, String)}`;
 }
 
 function daysInWords(cron: Cron): string {

@@ -70,7 +70,9 @@ function keep<K, V>(map: Map<K, V>, key: K, value: V, limit: number): V {
 
 function refuseZone(name: string, path?: string): never {
   throw new AppError("invalid", "unknown_zone", `${JSON.stringify(name)} is not a time zone`, {
-    hint: "Use a name of the IANA time zone database, such as Europe/Rome, America/New_York or UTC.",
+    hint: /[+-]\d/.test(name)
+      ? "Use a name such as Europe/Rome; for a fixed offset Etc/GMT-2, which is two hours ahead of UTC."
+      : "Use a name of the IANA time zone database, such as Europe/Rome, America/New_York or UTC.",
     ...(path === undefined ? {} : { path }),
   });
 }
@@ -162,7 +164,8 @@ function blockAt(zone: string, instant: Instant): Block {
   return keep(known ?? keep(zones, zone, new Map(), KEPT_ZONES), number, computed, KEPT_BLOCKS_PER_ZONE);
 }
 
-const spelling = new Map<string, string>();
+const spellings = new Map<string, string>();
+const accepted = new Map<string, string>();
 
 /**
  * The zone's name in its usual spelling; an alias stays what it is. "UTC" is a zone.
@@ -170,11 +173,12 @@ const spelling = new Map<string, string>();
  * @param path where the name stands in the input, for the error
  */
 export function checkZone(name: string, path?: string): string {
-  if (zones.has(name)) return name;
+  const known = accepted.get(name);
+  if (known !== undefined) return known;
   if (makeFormatter(name) === null) refuseZone(name, path);
-  if (spelling.size === 0)
-    for (const known of ["UTC", ...Intl.supportedValuesOf("timeZone")]) spelling.set(known.toLowerCase(), known);
-  return spelling.get(name.toLowerCase()) ?? name;
+  if (spellings.size === 0)
+    for (const usual of ["UTC", ...Intl.supportedValuesOf("timeZone")]) spellings.set(usual.toLowerCase(), usual);
+  return keep(accepted, name, spellings.get(name.toLowerCase()) ?? name, KEPT_ZONES);
 }
 
 /**
