@@ -60,15 +60,15 @@ function writable(folder) {
 function npmEnvironment(selfContained) {
   const prefix = dirname(dirname(process.execPath));
   const home = process.env["HOME"] ?? "";
-  const cacheInside =
-    process.env["npm_config_cache"] === undefined && (selfContained || home === "" || !writable(home));
   return {
     ...process.env,
     npm_config_fund: "false",
     npm_config_audit: "false",
     npm_config_update_notifier: "false",
+    // `npm test --silent` hands its silence down, and with it the reason of a failure.
+    npm_config_loglevel: "notice",
     ...(existsSync(join(prefix, "include/node/node.h")) ? { npm_config_nodedir: prefix } : {}),
-    ...(cacheInside ? { npm_config_cache: join(root, ".cache/npm") } : {}),
+    ...(selfContained || !writable(home) ? { npm_config_cache: join(root, ".cache/npm") } : {}),
     ...(home === "" ? { HOME: join(root, ".cache/home") } : {}),
   };
 }
