@@ -107,9 +107,11 @@ export function installPackages({ selfContained = false } = {}) {
     readJson(join(root, "node_modules/.package-lock.json")),
   );
   if (stale.length > 0) {
+    // `ci` begins by removing everything, compiled drivers too: a folder that only lags behind is brought up in place.
+    const command = existsSync(join(root, "node_modules/.package-lock.json")) ? ["install", "--no-save"] : ["ci"];
     // Where Node brings SQLite nothing is compiled. `--omit=optional` would do that too, but would also leave out the
     // tools' own binaries, which are optional packages, one for each platform.
-    npm(["ci", ...(nodeMajor >= NODE_WITH_SQLITE ? ["--ignore-scripts"] : [])], selfContained);
+    npm([...command, ...(nodeMajor >= NODE_WITH_SQLITE ? ["--ignore-scripts"] : [])], selfContained);
   }
   if (nodeMajor < NODE_WITH_SQLITE && !sqliteLoads()) {
     npm(["rebuild", "better-sqlite3"], selfContained);
