@@ -97,7 +97,7 @@ function refuse(message: string, hint: string, path: string | undefined): never 
 }
 
 function readField(rule: FieldRule, text: string, path: string | undefined): Field {
-  const has = new Array<boolean>(rule.max + 1).fill(false);
+  const has = Array.from({ length: rule.max + 1 }, () => false);
   const size = rule.name === "day-of-week" ? 7 : rule.max - rule.min + 1;
   const wrong = (what: string, hint: string) =>
     refuse(`${rule.name} field ${JSON.stringify(text)}: ${what}`, hint, path);
@@ -594,7 +594,9 @@ function timesInWords(cron: Cron): string {
       );
     return `at ${join(times)}`;
   }
-  const units = [...(withSeconds ? [unitOf(second, "minute")] : []), unitOf(minute, "hour")];
+  // "every 10 seconds" says all there is to say about the minutes.
+  const seconds = withSeconds ? [unitOf(second, "minute")] : [];
+  const units = seconds[0]?.startsWith("every") && isEvery(minute) ? seconds : [...seconds, unitOf(minute, "hour")];
   if (isEvery(hour)) return units.join(", ").replace(/^(at minute .*)$/, "$1 of every hour");
   return `${units.join(", ")}, when the hour is ${valuesOf(hour, String)}`;
 }

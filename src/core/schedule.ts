@@ -3,6 +3,7 @@ import { z } from "zod";
 import { countFirings, countLocal, cronInWords, lastFiring, nextFiring, parseCron } from "./cron.ts";
 import { describeDuration, formatDuration, parseDuration } from "./duration.ts";
 import { AppError, unreachable } from "./errors.ts";
+import { defaultLimits } from "./limits.ts";
 import type { Instant } from "./ports.ts";
 import {
   checkZone,
@@ -14,12 +15,11 @@ import {
   nextTransition,
 } from "./zone.ts";
 
-/** Bounds of an interval, and how long a dynamic loop waits when its run does not say. */
+/** Bounds of an interval. */
 export const SCHEDULE_LIMITS = {
   minEveryMs: 1_000,
   /** Ten years of 365 days, and their leap days. */
   maxEveryMs: 3_653 * 86_400_000,
-  dynamicGapMs: 60_000,
 } as const;
 
 /** How far `explainSchedule` looks for changes of the clock. */
@@ -52,12 +52,8 @@ export const schedule = z.discriminatedUnion("kind", [
     expression: checked((text) => parseCron(text)),
     zone: checked((text) => checkZone(text)),
   }),
-  /** First due at `firstAt`; then the run says when, or `gapMs` after its end. */
-  z.strictObject({
-    kind: z.literal("dynamic"),
-    firstAt: instant,
-    gapMs: z.int().min(0).default(SCHEDULE_LIMITS.dynamicGapMs),
-  }),
+  /** First due at `firstAt`; then the run says when. */
+  z.strictObject({ kind: z.literal("dynamic"), firstAt: instant }),
 ]);
 
 export type Schedule = z.infer<typeof schedule>;
@@ -225,7 +221,7 @@ export function parseSchedule(flags: ScheduleFlags, { now, hostZone }: ScheduleS
       kind: "once",
       at: parseTime(flags.at, { now, hostZone, ...(flags.tz === undefined ? {} : { tz: flags.tz }) }),
     };
-  return { kind: "dynamic", firstAt: now + SCHEDULE_LIMITS.dynamicGapMs, gapMs: SCHEDULE_LIMITS.dynamicGapMs };
+  return { kind: "dynamic", firstAt: now + defaultLimits.dynamicGapMs };
 }
 
 /**
@@ -378,7 +374,7 @@ export function explainSchedule(schedule: Schedule, from: Instant): string[] {
       ];
     case "dynamic":
       return [
-        `First at ${new Date(schedule.firstAt).toISOString()}; then each run says when the next one is, or it follows ${formatDuration(schedule.gapMs)} later.`,
+        `First at ${new Date(schedule.firstAt).toISOString()}; then each run says when the next one is, or it follows after ${formatDuration(defaultLimits.dynamicGapMs)} (dynamicGapMs).`,
       ];
     case "cron": {
       const cron = parseCron(schedule.expression);
