@@ -1,4 +1,14 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -9,6 +19,11 @@ import { closingLine, countTests } from "../scripts/parts.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const folders: string[] = [];
+function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "drover-house-"));
+  folders.push(folder);
+  return folder;
+}
 afterEach(() => {
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
 });
@@ -67,8 +82,7 @@ describe("the count of a run", () => {
 
 describe.runIf(existsSync(join(root, "src/main.ts")))("the build", () => {
   test("gives the same sources the same id, and another when it is asked to", async () => {
-    const folder = mkdtempSync(join(tmpdir(), "drover-build-"));
-    folders.push(folder);
+    const folder = temporaryFolder();
     const first = await build({ outdir: join(folder, "one") });
     const again = await build({ outdir: join(folder, "two") });
     const newer = await build({ outdir: join(folder, "two"), buildId: "newer" });
@@ -80,6 +94,75 @@ describe.runIf(existsSync(join(root, "src/main.ts")))("the build", () => {
     expect(statSync(join(folder, "one/drover.js")).mode & 0o777).toBe(0o755);
     expect(readFileSync(join(folder, "one/LICENSES.txt"), "utf8")).toContain("commander");
   });
+});
+
+describe("the linter", () => {
+  const planted: Readonly<Record<string, string>> = {
+    "typescript(no-floating-promises)": "work();",
+    "typescript(no-misused-promises)": "[1].forEach(async () => { await work(); });",
+    "typescript(await-thenable)": "export const three = await (3 as number);",
+    "typescript(switch-exhaustiveness-check)":
+      'export function place(kind: "a" | "b") { switch (kind) { case "a": return 1; } return 0; }',
+    "typescript(only-throw-error)": 'export function fail() { throw "text"; }',
+    "typescript(no-explicit-any)": "export const anything = (value: any) => value;",
+    "import(no-cycle)": 'import { other } from "./other.ts"; export const mine = other;',
+    "import(no-default-export)": "export default 1;",
+    "eslint(no-restricted-globals)": "export const wait = setTimeout;",
+    "eslint(no-console)": "console.log(1);",
+  };
+
+  test("finds a planted fault of each kind, and none in clean code", () => {
+    const folder = temporaryFolder();
+    const core = join(folder, "src/core");
+    mkdirSync(core, { recursive: true });
+    copyFileSync(join(root, ".oxlintrc.json"), join(folder, ".oxlintrc.json"));
+    const compilerOptions = {
+      strict: true,
+      module: "nodenext",
+      target: "es2023",
+      rewriteRelativeImportExtensions: true,
+    };
+    writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["src"] }));
+    writeFileSync(join(folder, "package.json"), JSON.stringify({ type: "module" }));
+    const lint = (): string =>
+      spawnSync(process.execPath, [join(root, "node_modules/.bin/oxlint"), "src", "-f", "unix"], {
+        cwd: folder,
+        encoding: "utf8",
+        // The reader of types is looked for on the PATH when there are no packages beside the sources.
+        env: { ...process.env, PATH: `${join(root, "node_modules/.bin")}:${process.env["PATH"]}` },
+      }).stdout;
+    const start = "export async function work(): Promise<void> {}\n";
+    writeFileSync(join(core, "other.ts"), 'import { mine } from "./0.ts"; export const other: number = mine;\n');
+    writeFileSync(join(core, "0.ts"), "export const mine = 1;\n");
+    expect(lint()).not.toContain("[Error/");
+    for (const [i, text] of Object.values(planted).entries()) {
+      // The cycle's file has the name that other.ts imports.
+      const name = text.includes("./other.ts") ? "0" : String(i + 1);
+      writeFileSync(join(core, `${name}.ts`), `${start}${text}\n`);
+    }
+    const found = lint();
+    expect(Object.keys(planted).filter((rule) => !found.includes(`[Error/${rule}]`))).toEqual([]);
+  });
+});
+
+test("the compiler is as strict as the house style asks", () => {
+  const { compilerOptions } = JSON.parse(readFileSync(join(root, "tsconfig.json"), "utf8"));
+  const asked = [
+    "strict",
+    "noUncheckedIndexedAccess",
+    "exactOptionalPropertyTypes",
+    "noImplicitOverride",
+    "noPropertyAccessFromIndexSignature",
+    "noImplicitReturns",
+    "noFallthroughCasesInSwitch",
+    "noUnusedLocals",
+    "noUnusedParameters",
+    "verbatimModuleSyntax",
+    "isolatedModules",
+    "erasableSyntaxOnly",
+    "rewriteRelativeImportExtensions",
+  ];
+  expect(asked.filter((flag) => compilerOptions[flag] !== true)).toEqual([]);
 });
 
 test("CI runs the test command and nothing else", () => {
