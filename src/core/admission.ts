@@ -53,7 +53,12 @@ export interface Admission {
 }
 
 /** Why no step of this set could start whoever stood at its head; null when one can. */
-export function refusalOf(set: CapSet, view: Pick<AdmissionView, "hosts" | "limits">, used: ReadonlyMap<string, number>, now: Instant): Refusal | null {
+export function refusalOf(
+  set: CapSet,
+  view: Pick<AdmissionView, "hosts" | "limits">,
+  used: ReadonlyMap<string, number>,
+  now: Instant,
+): Refusal | null {
   const host = hostFor(set, view.hosts, now);
   if ("code" in host) return host;
   for (const resource of set.resources) {
@@ -66,9 +71,11 @@ export function refusalOf(set: CapSet, view: Pick<AdmissionView, "hosts" | "limi
 
 function hostFor(set: CapSet, hosts: readonly HostView[], now: Instant): HostView | Refusal {
   const able = (host: HostView) => host.status === "up" && host.leaseUntil > now;
-  if (set.hostPin === null) return hosts.filter(able).toSorted((a, b) => (a.id < b.id ? -1 : 1))[0] ?? { code: "no_host" };
+  if (set.hostPin === null)
+    return hosts.filter(able).toSorted((a, b) => (a.id < b.id ? -1 : 1))[0] ?? { code: "no_host" };
   const host = hosts.find((one) => one.id === set.hostPin);
-  if (host === undefined || host.status === "down" || host.leaseUntil <= now) return { code: "host_down", hostId: set.hostPin };
+  if (host === undefined || host.status === "down" || host.leaseUntil <= now)
+    return { code: "host_down", hostId: set.hostPin };
   if (host.status === "disk") return { code: "host_disk", hostId: host.id };
   if (host.status === "draining") return { code: "host_draining", hostId: host.id };
   return host;

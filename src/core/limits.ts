@@ -54,6 +54,27 @@ export const defaultLimits = {
   logTailBytes: 16_777_216,
   /** Free time of attempts' folders after their run ended. */
   logRetentionMs: 14 * 86_400_000,
+  /** Attempts that are prepared and handed to the spawner at one time; looked at; judged after a start. */
+  startsAtOnce: 16,
+  looksAtOnce: 50,
+  recoverAtOnce: 32,
+  hooksAtOnce: 4,
+  /** First look at an attempt after it was handed to the spawner: most short ones have rung by then. */
+  firstLookMs: 100,
+  /** How often the sizes of an attempt with an idle limit are looked at, so that the limit is exact to about this. */
+  idleLookMs: 1_000,
+  /** Tries to end a tree of which something stays, before its attempt is settled with what is left said. */
+  endTries: 3,
+  /** First pause after the store was away, busy or full, doubling up to `storeBackoffCapMs`, with jitter from 0.5 to 1.5. */
+  storeBackoffMs: 100,
+  storeBackoffCapMs: 10_000,
+  /** Waiting steps made ready in one transaction. */
+  wakeSteps: 200,
+  /** How often the folders of ended attempts are looked through, and how many are asked about at a time. */
+  janitorMs: 3_600_000,
+  janitorBatch: 500,
+  /** How long a stop waits for writes under way; what is not written by then is found by the next daemon. */
+  stopPatienceMs: 5_000,
 } as const;
 
 export type Limits = { readonly [K in keyof typeof defaultLimits]: number };

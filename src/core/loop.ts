@@ -1,8 +1,14 @@
 import { z } from "zod";
 import { defaultLimits } from "./limits.ts";
 
-const durationMs = z.int().min(0).max(3_650 * 86_400_000);
-const positiveMs = z.int().min(1).max(3_650 * 86_400_000);
+const durationMs = z
+  .int()
+  .min(0)
+  .max(3_650 * 86_400_000);
+const positiveMs = z
+  .int()
+  .min(1)
+  .max(3_650 * 86_400_000);
 const hook = z.string().min(1).max(65_536).nullable();
 
 /** A label: what people filter by. */
@@ -48,9 +54,14 @@ export type LoopPolicy = z.infer<typeof loopPolicy>;
 
 export const loopName = z
   .string()
-  .regex(/^[\p{L}\p{N}](?:[\p{L}\p{N} ._:@/+-]*[\p{L}\p{N}._+-])?$/u, "a name begins with a letter or digit and holds letters, digits, spaces and . _ : @ / + -")
+  .regex(
+    /^[\p{L}\p{N}](?:[\p{L}\p{N} ._:@/+-]*[\p{L}\p{N}._+-])?$/u,
+    "a name begins with a letter or digit and holds letters, digits, spaces and . _ : @ / + -",
+  )
   .max(100)
-  .refine((name) => !/^(loop|run|step|att|host)_[0-9a-z]{26}$/.test(name), { error: "a name must not look like an id" });
+  .refine((name) => !/^(loop|run|step|att|host)_[0-9a-z]{26}$/.test(name), {
+    error: "a name must not look like an id",
+  });
 
 export const loopStatuses = ["active", "paused", "expired", "finished"] as const;
 export type LoopStatus = (typeof loopStatuses)[number];

@@ -10,7 +10,7 @@ export type LateCause = "down" | "asleep" | "clock_step" | "late";
 
 export interface PlanView {
   readonly loopId: string;
-  readonly status: LoopStatus;
+  readonly status: LoopStatus | "archived";
   readonly schedule: Schedule;
   readonly policy: LoopPolicy;
   /** Every instant up to and including this one is recorded. */
@@ -31,10 +31,20 @@ export interface PlannedSlot {
   readonly untilAt: Instant;
   readonly count: number;
   readonly lateMs: number;
-  readonly decision:
-    /** `turn`: the run waits until the loop's earlier runs have ended. */
-    | { readonly kind: "run"; readonly start: "now" | "turn"; readonly notBefore: Instant; readonly supersede: boolean }
-    | { readonly kind: "end"; readonly outcome: "skipped" | "missed" | "coalesced"; readonly reason: string; readonly into: Instant | null };
+  readonly decision: /** `turn`: the run waits until the loop's earlier runs have ended. */
+    | {
+        readonly kind: "run";
+        readonly start: "now" | "turn";
+        readonly notBefore: Instant;
+        readonly supersede: boolean;
+        readonly chained: boolean;
+      }
+    | {
+        readonly kind: "end";
+        readonly outcome: "skipped" | "missed" | "coalesced";
+        readonly reason: string;
+        readonly into: Instant | null;
+      };
 }
 
 export interface Plan {
@@ -48,7 +58,13 @@ export interface Plan {
  * Plans every instant in (plannedUntil, now]. Late instants follow the catch-up policy, on-time ones the overlap policy.
  * With `forbidPast` (an edit) late instants are recorded as missed and start nothing.
  */
-export function planDue(view: PlanView, now: Instant, cause: LateCause, limits: Limits, forbidPast: string | null = null): Plan {
+export function planDue(
+  view: PlanView,
+  now: Instant,
+  cause: LateCause,
+  limits: Limits,
+  forbidPast: string | null = null,
+): Plan {
   const { policy } = view;
   const schedule: Schedule | null =
     view.schedule.kind !== "dynamic" ? view.schedule : view.nextAt === null ? null : { kind: "once", at: view.nextAt };
@@ -57,7 +73,12 @@ export function planDue(view: PlanView, now: Instant, cause: LateCause, limits: 
   const expired = policy.expiresAt !== null && now >= policy.expiresAt;
   if (schedule === null || end <= from) {
     const upcoming = schedule === null || expired ? null : nextInstant(schedule, from);
-    return { slots: [], plannedUntil: from, nextAt: withinLife(upcoming, policy.expiresAt), becomes: expired ? "expired" : null };
+    return {
+      slots: [],
+      plannedUntil: from,
+      nextAt: withinLife(upcoming, policy.expiresAt),
+      becomes: expired ? "expired" : null,
+    };
   }
 
   if (view.status !== "active") {
@@ -78,19 +99,35 @@ export function planDue(view: PlanView, now: Instant, cause: LateCause, limits: 
   const slots: PlannedSlot[] = [];
   let active = view.active;
   let queued = view.waitingTurn;
-  const startOf = (at: Instant, start: "now" | "turn", supersede = false): PlannedSlot => {
+  const startOf = (at: Instant, start: "now" | "turn", supersede = false, chained = false): PlannedSlot => {
     if (start === "now") active++;
     else queued++;
     const putOff = policy.jitterMs === 0 ? 0 : Math.floor(policy.jitterMs * stableFraction(`${view.loopId}:${at}`));
-    return { at, untilAt: at, count: 1, lateMs: Math.max(0, now - at), decision: { kind: "run", start, notBefore: Math.max(now, at + putOff), supersede } };
+    return {
+      at,
+      untilAt: at,
+      count: 1,
+      lateMs: Math.max(0, now - at),
+      decision: { kind: "run", start, notBefore: Math.max(now, at + putOff), supersede, chained },
+    };
   };
-  const ended = (at: Instant, outcome: "skipped" | "missed" | "coalesced", reason: string, into: Instant | null = null): PlannedSlot => ({
-    at, untilAt: at, count: 1, lateMs: Math.max(0, now - at), decision: { kind: "end", outcome, reason, into },
+  const ended = (
+    at: Instant,
+    outcome: "skipped" | "missed" | "coalesced",
+    reason: string,
+    into: Instant | null = null,
+  ): PlannedSlot => ({
+    at,
+    untilAt: at,
+    count: 1,
+    lateMs: Math.max(0, now - at),
+    decision: { kind: "end", outcome, reason, into },
   });
   /** How an on-time instant meets the runs that are there. */
   const meets = (at: Instant): PlannedSlot => {
     if (active + queued === 0 || policy.overlap === "allow") return startOf(at, "now");
-    if (policy.overlap === "queue") return queued >= policy.queueLimit ? ended(at, "skipped", "queue_full") : startOf(at, "turn");
+    if (policy.overlap === "queue")
+      return queued >= policy.queueLimit ? ended(at, "skipped", "queue_full") : startOf(at, "turn");
     if (policy.overlap === "cancel") return startOf(at, "turn", true);
     return ended(at, "skipped", "overlap");
   };
@@ -102,14 +139,20 @@ export function planDue(view: PlanView, now: Instant, cause: LateCause, limits: 
     else if (policy.catchUp === "none") slots.push(...summary(schedule, from, lateEnd, now, "missed", cause));
     else if (policy.catchUp === "latest") {
       const newest = lastInstants(schedule, from, lateEnd, 1)[0] ?? lateEnd;
-      const onTimeRuns = firstPunctual !== undefined && (policy.overlap !== "skip" || active + queued === 0) && !(policy.overlap === "queue" && queued >= policy.queueLimit);
+      const onTimeRuns =
+        firstPunctual !== undefined &&
+        (policy.overlap !== "skip" || active + queued === 0) &&
+        !(policy.overlap === "queue" && queued >= policy.queueLimit);
       const into = onTimeRuns ? firstPunctual : newest;
       const before = onTimeRuns ? lateEnd : newest - 1;
       slots.push(...summary(schedule, from, before, now, "coalesced", cause, into));
-      if (!onTimeRuns) slots.push(startOf(newest, active + queued === 0 ? "now" : aside, policy.overlap === "cancel" && active + queued > 0));
+      if (!onTimeRuns)
+        slots.push(
+          startOf(newest, active + queued === 0 ? "now" : aside, policy.overlap === "cancel" && active + queued > 0),
+        );
     } else {
       const taken = instantsBetween(schedule, from, lateEnd, policy.catchUpLimit);
-      for (const at of taken) slots.push(startOf(at, active + queued === 0 ? "now" : "turn"));
+      for (const at of taken) slots.push(startOf(at, active + queued === 0 ? "now" : "turn", false, true));
       const last = taken.at(-1) ?? from;
       slots.push(...summary(schedule, last, lateEnd, now, "missed", "limit"));
     }
@@ -120,8 +163,13 @@ export function planDue(view: PlanView, now: Instant, cause: LateCause, limits: 
 
 /** One row for all instants in (from, until]; none when there is none. */
 function summary(
-  schedule: Schedule, from: Instant, until: Instant, now: Instant,
-  outcome: "skipped" | "missed" | "coalesced", reason: string, into: Instant | null = null,
+  schedule: Schedule,
+  from: Instant,
+  until: Instant,
+  now: Instant,
+  outcome: "skipped" | "missed" | "coalesced",
+  reason: string,
+  into: Instant | null = null,
 ): PlannedSlot[] {
   const count = countBetween(schedule, from, until);
   if (count === 0) return [];
@@ -130,7 +178,15 @@ function summary(
   return [{ at, untilAt, count, lateMs: Math.max(0, now - at), decision: { kind: "end", outcome, reason, into } }];
 }
 
-function close(view: PlanView, schedule: Schedule, slots: readonly PlannedSlot[], end: Instant, now: Instant, expired: boolean, limits: Limits): Plan {
+function close(
+  view: PlanView,
+  schedule: Schedule,
+  slots: readonly PlannedSlot[],
+  end: Instant,
+  now: Instant,
+  expired: boolean,
+  limits: Limits,
+): Plan {
   const starts = slots.some((slot) => slot.decision.kind === "run");
   let upcoming = nextInstant(schedule, end);
   let becomes: Plan["becomes"] = expired ? "expired" : null;
@@ -138,10 +194,17 @@ function close(view: PlanView, schedule: Schedule, slots: readonly PlannedSlot[]
     // The run's end says when the next one is; where nothing runs, the usual pause does.
     upcoming = starts ? null : now + limits.dynamicGapMs;
   if (view.schedule.kind === "once" && slots.length > 0 && !starts) becomes = "finished";
-  return { slots, plannedUntil: end, nextAt: becomes === null ? withinLife(upcoming, view.policy.expiresAt) : null, becomes };
+  return {
+    slots,
+    plannedUntil: end,
+    nextAt: becomes === null ? withinLife(upcoming, view.policy.expiresAt) : null,
+    becomes,
+  };
 }
 
-const withinLife = (at: Instant | null, expiresAt: Instant | null) => (at !== null && expiresAt !== null && at >= expiresAt ? null : at);
+const withinLife = (at: Instant | null, expiresAt: Instant | null) =>
+  at !== null && expiresAt !== null && at >= expiresAt ? null : at;
 
 /** Each instant of a row that stands for several. The schedule is the one that the row was written under. */
-export const expandSlot = (schedule: Schedule, at: Instant, untilAt: Instant, limit: number): Instant[] => instantsBetween(schedule, at - 1, untilAt, limit);
+export const expandSlot = (schedule: Schedule, at: Instant, untilAt: Instant, limit: number): Instant[] =>
+  instantsBetween(schedule, at - 1, untilAt, limit);

@@ -3,7 +3,16 @@ import type { Refusal } from "./admission.ts";
 import type { Limits } from "./limits.ts";
 import type { LoopPolicy, RunPolicy } from "./loop.ts";
 import type { LateCause } from "./plan.ts";
-import type { Assignment, EventRecord, HostRecord, LoopRecord, OriginKind, RunRecord, RunTree, SlotRecord } from "./records.ts";
+import type {
+  Assignment,
+  EventRecord,
+  HostRecord,
+  LoopRecord,
+  OriginKind,
+  RunRecord,
+  RunTree,
+  SlotRecord,
+} from "./records.ts";
 import type { EndedBy, Outcome, RunStatus, StepStatus } from "./run.ts";
 import type { Schedule } from "./schedule.ts";
 import type { Target } from "./target.ts";
@@ -226,11 +235,23 @@ export interface Store {
   readonly hosts: {
     /** Registers this start of the host: a higher incarnation, its caps, status `up`. Answers the row as it was before. */
     join(input: JoinHost): Promise<{ readonly incarnation: number; readonly previous: HostRecord | null }>;
-    report(input: { readonly hostId: string; readonly incarnation: number; readonly status: HostRecord["status"] }): Promise<Guarded>;
+    report(input: {
+      readonly hostId: string;
+      readonly incarnation: number;
+      readonly status: HostRecord["status"];
+    }): Promise<Guarded>;
     /** Renews the host's lease and those of its live attempts; `lost` holds attempts whose token is no longer theirs. */
-    renew(input: { readonly hostId: string; readonly incarnation: number; readonly leaseMs: number }): Promise<{ readonly superseded: boolean; readonly lost: readonly string[] }>;
+    renew(input: {
+      readonly hostId: string;
+      readonly incarnation: number;
+      readonly leaseMs: number;
+    }): Promise<{ readonly superseded: boolean; readonly lost: readonly string[] }>;
     /** Going down. With `backBy` other hosts leave its work alone until then. */
-    leave(input: { readonly hostId: string; readonly incarnation: number; readonly backBy: Instant | null }): Promise<Guarded>;
+    leave(input: {
+      readonly hostId: string;
+      readonly incarnation: number;
+      readonly backBy: Instant | null;
+    }): Promise<Guarded>;
     list(input: Record<string, never>): Promise<readonly HostRecord[]>;
   };
   readonly loops: {
@@ -238,7 +259,11 @@ export interface Store {
     /** Instants that were due before the edit are recorded under the old schedule; none of them starts because of it. */
     edit(input: { readonly loopId: string; readonly change: LoopChange; readonly limits: Limits }): Promise<LoopRecord>;
     rename(input: { readonly loopId: string; readonly name: string }): Promise<LoopRecord>;
-    pause(input: { readonly loopId: string; readonly reason: string | null; readonly limits: Limits }): Promise<LoopRecord>;
+    pause(input: {
+      readonly loopId: string;
+      readonly reason: string | null;
+      readonly limits: Limits;
+    }): Promise<LoopRecord>;
     resume(input: { readonly loopId: string; readonly limits: Limits }): Promise<LoopRecord>;
     archive(input: { readonly loopId: string; readonly limits: Limits }): Promise<LoopRecord>;
     unarchive(input: { readonly loopId: string; readonly limits: Limits }): Promise<LoopRecord>;
@@ -247,10 +272,22 @@ export interface Store {
     get(input: { readonly loopId: string }): Promise<LoopRecord | null>;
     list(input: PageRequest & { readonly archived: boolean; readonly label: string | null }): Promise<Page<LoopRecord>>;
     /** Plans every due instant of at most `limits.planLoops` loops. `wakeAt` is the next time that a loop is due. */
-    planDue(input: { readonly cause: LateCause; readonly limits: Limits }): Promise<{ readonly loops: number; readonly runs: number; readonly wakeAt: Instant | null; readonly more: boolean }>;
-    runNow(input: { readonly loopId: string; readonly by: string; readonly parentRunId: string | null; readonly limits: Limits }): Promise<RunNowAnswer>;
+    planDue(input: { readonly cause: LateCause; readonly limits: Limits }): Promise<{
+      readonly loops: number;
+      readonly runs: number;
+      readonly wakeAt: Instant | null;
+      readonly more: boolean;
+    }>;
+    runNow(input: {
+      readonly loopId: string;
+      readonly by: string;
+      readonly parentRunId: string | null;
+      readonly limits: Limits;
+    }): Promise<RunNowAnswer>;
     /** The earliest next slot of all active loops. */
-    nextFire(input: Record<string, never>): Promise<{ readonly loopId: string; readonly name: string; readonly at: Instant } | null>;
+    nextFire(
+      input: Record<string, never>,
+    ): Promise<{ readonly loopId: string; readonly name: string; readonly at: Instant } | null>;
   };
   readonly slots: {
     /** Newest first. */
@@ -261,7 +298,12 @@ export interface Store {
     /** A new run of the same work that points at the old one. */
     retry(input: { readonly runId: string; readonly by: string; readonly limits: Limits }): Promise<RunRecord>;
     /** `requested`: something of it is at work, its host ends it. `cancelled`: nothing was, it is over. */
-    cancel(input: { readonly runId: string; readonly by: string; readonly reason: string; readonly limits: Limits }): Promise<"requested" | "cancelled" | "already_ended">;
+    cancel(input: {
+      readonly runId: string;
+      readonly by: string;
+      readonly reason: string;
+      readonly limits: Limits;
+    }): Promise<"requested" | "cancelled" | "already_ended">;
     get(input: { readonly runId: string }): Promise<RunTree | null>;
     list(
       input: PageRequest & {
@@ -272,14 +314,21 @@ export interface Store {
       },
     ): Promise<Page<RunRecord>>;
     /** Live runs by status. */
-    counts(input: Record<string, never>): Promise<{ readonly running: number; readonly queued: number; readonly waiting: number }>;
+    counts(
+      input: Record<string, never>,
+    ): Promise<{ readonly running: number; readonly queued: number; readonly waiting: number }>;
     /** Runs whose hooks are due on this host. */
-    hooksDue(input: { readonly hostId: string; readonly limit: number }): Promise<readonly { readonly run: RunRecord; readonly hooks: readonly string[] }[]>;
+    hooksDue(input: {
+      readonly hostId: string;
+      readonly limit: number;
+    }): Promise<readonly { readonly run: RunRecord; readonly hooks: readonly string[] }[]>;
     hooksDone(input: { readonly runId: string; readonly note: string | null }): Promise<void>;
   };
   readonly steps: {
     /** Makes waiting steps ready whose time has come. */
-    wake(input: { readonly limit: number }): Promise<{ readonly woken: number; readonly wakeAt: Instant | null; readonly more: boolean }>;
+    wake(input: {
+      readonly limit: number;
+    }): Promise<{ readonly woken: number; readonly wakeAt: Instant | null; readonly more: boolean }>;
   };
   readonly admission: {
     /** One pass; grants are reserved, with their claims, for the hosts that they name. */
@@ -290,36 +339,80 @@ export interface Store {
       readonly more: boolean;
     }>;
     /** Why a ready step does not start, from the same snapshot by the same function; its place among those of its caps. */
-    explain(input: { readonly stepId: string }): Promise<{ readonly refusal: Refusal | null; readonly ahead: number } | null>;
+    explain(input: {
+      readonly stepId: string;
+    }): Promise<{ readonly refusal: Refusal | null; readonly ahead: number } | null>;
     setLimit(input: { readonly resource: string; readonly limit: number }): Promise<void>;
-    usage(input: Record<string, never>): Promise<readonly { readonly resource: string; readonly limit: number; readonly used: number }[]>;
+    usage(
+      input: Record<string, never>,
+    ): Promise<readonly { readonly resource: string; readonly limit: number; readonly used: number }[]>;
   };
   readonly attempts: {
     /** Live attempts of a host, oldest first. */
     ofHost(input: { readonly hostId: string }): Promise<readonly Assignment[]>;
     /** reserved -> starting, before the spawner is asked. `cancelled`: a cancel came first. */
-    start(input: { readonly attemptId: string; readonly token: number; readonly bootId: string; readonly folder: string; readonly awakeAt: number }): Promise<Guarded | "cancelled">;
+    start(input: {
+      readonly attemptId: string;
+      readonly token: number;
+      readonly bootId: string;
+      readonly folder: string;
+      readonly awakeAt: number;
+    }): Promise<Guarded | "cancelled">;
     /** starting -> running: the ticket is there. */
-    run(input: { readonly attemptId: string; readonly token: number; readonly pid: number; readonly pidStarted: string; readonly startedAt: Instant }): Promise<Guarded>;
+    run(input: {
+      readonly attemptId: string;
+      readonly token: number;
+      readonly pid: number;
+      readonly pidStarted: string;
+      readonly startedAt: Instant;
+    }): Promise<Guarded>;
     /** A new daemon of the same host takes a live attempt over: the old token is worth nothing from here on. */
-    adopt(input: { readonly attemptId: string; readonly token: number; readonly hostId: string; readonly incarnation: number; readonly leaseMs: number }): Promise<{ readonly answer: Guarded; readonly token: number }>;
+    adopt(input: {
+      readonly attemptId: string;
+      readonly token: number;
+      readonly hostId: string;
+      readonly incarnation: number;
+      readonly leaseMs: number;
+    }): Promise<{ readonly answer: Guarded; readonly token: number }>;
     /** We begin to end it; recorded before the first signal. */
     ending(input: { readonly attemptId: string; readonly token: number; readonly by: EndedBy }): Promise<Guarded>;
     /** The end of an attempt and all that follows from it, in one transaction. Repeating it with the same outcome gives the first answer again. */
-    settle(input: { readonly attemptId: string; readonly token: number; readonly outcome: Outcome; readonly limits: Limits }): Promise<{ readonly answer: Guarded; readonly step: StepStatus | null; readonly run: RunStatus | null }>;
+    settle(input: {
+      readonly attemptId: string;
+      readonly token: number;
+      readonly outcome: Outcome;
+      readonly limits: Limits;
+    }): Promise<{ readonly answer: Guarded; readonly step: StepStatus | null; readonly run: RunStatus | null }>;
     /** Live attempts that have to be ended here: their run is cancelled, or their token was taken. */
-    toEnd(input: { readonly hostId: string }): Promise<readonly { readonly attemptId: string; readonly runId: string; readonly reason: string; readonly superseded: boolean }[]>;
+    toEnd(input: { readonly hostId: string }): Promise<
+      readonly {
+        readonly attemptId: string;
+        readonly runId: string;
+        readonly reason: string;
+        readonly superseded: boolean;
+      }[]
+    >;
     /** Ends, as lost, attempts of hosts that have been silent for the takeover time. */
     takeOver(input: { readonly hostId: string; readonly limits: Limits }): Promise<{ readonly taken: number }>;
     /** Which of these folders' attempts have ended, and when. */
-    endedAmong(input: { readonly attemptIds: readonly string[] }): Promise<readonly { readonly attemptId: string; readonly finishedAt: Instant }[]>;
+    endedAmong(input: {
+      readonly attemptIds: readonly string[];
+    }): Promise<readonly { readonly attemptId: string; readonly finishedAt: Instant }[]>;
   };
   readonly events: {
     /** Ascending by cursor; `after` null begins with the oldest that is kept, `"now"` behind the newest. */
-    list(input: { readonly after: string | null; readonly limit: number; readonly runId: string | null }): Promise<{ readonly items: readonly EventRecord[]; readonly cursor: string | null }>;
+    list(input: {
+      readonly after: string | null;
+      readonly limit: number;
+      readonly runId: string | null;
+    }): Promise<{ readonly items: readonly EventRecord[]; readonly cursor: string | null }>;
   };
   readonly things: {
     /** Ids that an id, a prefix, a suffix or a unique name may mean; at most `limit`. */
-    resolve(input: { readonly kind: "loop" | "run"; readonly ref: string; readonly limit: number }): Promise<readonly { readonly id: string; readonly name: string | null }[]>;
+    resolve(input: {
+      readonly kind: "loop" | "run";
+      readonly ref: string;
+      readonly limit: number;
+    }): Promise<readonly { readonly id: string; readonly name: string | null }[]>;
   };
 }

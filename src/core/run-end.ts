@@ -47,13 +47,24 @@ export function afterRun(loop: LoopAtEnd, run: RunAtEnd, now: Instant, limits: L
   let becomes: LoopAfterRun["becomes"] = null;
   const { breaker, expiresAfterRuns } = loop.policy;
   if (loop.status === "active" && failed && breaker > 0 && failureStreak >= breaker)
-    becomes = { event: "trip", reason: `circuit breaker: ${failureStreak} failures in a row (${failureClass ?? "unknown"}); mend the cause, then resume the loop` };
-  else if ((loop.status === "active" || loop.status === "paused") && expiresAfterRuns !== null && succeeded && successStreak >= expiresAfterRuns)
+    becomes = {
+      event: "trip",
+      reason: `circuit breaker: ${failureStreak} failures in a row (${failureClass ?? "unknown"}); mend the cause, then resume the loop`,
+    };
+  else if (
+    (loop.status === "active" || loop.status === "paused") &&
+    expiresAfterRuns !== null &&
+    succeeded &&
+    successStreak >= expiresAfterRuns
+  )
     becomes = { event: "expire", reason: `${successStreak} successes in a row` };
   else if (loop.schedule.kind === "once" && run.fromSlot && (loop.status === "active" || loop.status === "paused"))
     becomes = { event: "finish", reason: "its one slot is over" };
 
-  const nextAt = loop.schedule.kind === "dynamic" && run.fromSlot ? dynamicNext(run.output, loop.plannedUntil, now, limits) : undefined;
+  const nextAt =
+    loop.schedule.kind === "dynamic" && run.fromSlot
+      ? dynamicNext(run.output, loop.plannedUntil, now, limits)
+      : undefined;
   return { successStreak, failureStreak, failureClass, becomes, nextAt, turned };
 }
 
@@ -70,7 +81,8 @@ export function dynamicNext(output: string | null, plannedUntil: Instant, now: I
   }
   if (typeof said !== "object" || said === null) return usual;
   const { nextAt, nextAfterMs } = said as { nextAt?: unknown; nextAfterMs?: unknown };
-  if (typeof nextAfterMs === "number" && Number.isFinite(nextAfterMs) && nextAfterMs >= 0) return Math.max(floor, Math.round(now + nextAfterMs));
+  if (typeof nextAfterMs === "number" && Number.isFinite(nextAfterMs) && nextAfterMs >= 0)
+    return Math.max(floor, Math.round(now + nextAfterMs));
   const at = typeof nextAt === "number" ? nextAt : typeof nextAt === "string" ? Date.parse(nextAt) : Number.NaN;
   return Number.isFinite(at) ? Math.max(floor, Math.round(at)) : usual;
 }

@@ -5,23 +5,69 @@ import type { Limits } from "./limits.ts";
 import type { RunPolicy } from "./loop.ts";
 import type { Instant } from "./ports.ts";
 
-export const runStatuses = ["queued", "running", "waiting", "succeeded", "failed", "timed_out", "cancelled", "skipped"] as const;
+export const runStatuses = [
+  "queued",
+  "running",
+  "waiting",
+  "succeeded",
+  "failed",
+  "timed_out",
+  "cancelled",
+  "skipped",
+] as const;
 export type RunStatus = (typeof runStatuses)[number];
 export const stepStatuses = ["pending", "ready", ...runStatuses] as const;
 export type StepStatus = (typeof stepStatuses)[number];
-export const attemptStatuses = ["reserved", "starting", "running", "succeeded", "failed", "timed_out", "cancelled", "lost", "fenced"] as const;
+export const attemptStatuses = [
+  "reserved",
+  "starting",
+  "running",
+  "succeeded",
+  "failed",
+  "timed_out",
+  "cancelled",
+  "lost",
+  "fenced",
+] as const;
 export type AttemptStatus = (typeof attemptStatuses)[number];
 
 export const finalStatuses = ["succeeded", "failed", "timed_out", "cancelled", "skipped"] as const;
 export type FinalStatus = (typeof finalStatuses)[number];
-export const isFinal = (status: RunStatus | StepStatus): status is FinalStatus => (finalStatuses as readonly string[]).includes(status);
-export const isLiveAttempt = (status: AttemptStatus): boolean => status === "reserved" || status === "starting" || status === "running";
+export const isFinal = (status: RunStatus | StepStatus): status is FinalStatus =>
+  (finalStatuses as readonly string[]).includes(status);
+export const isLiveAttempt = (status: AttemptStatus): boolean =>
+  status === "reserved" || status === "starting" || status === "running";
 
 /** Why something failed. Closed: a new one needs an answer everywhere. */
 export const failureClasses = [
-  "exit", "signal", "oom", "timeout", "idle_timeout", "cancelled", "superseded", "not_found", "spawn", "workspace",
-  "env_invalid", "no_result", "output_invalid", "check_failed", "refused", "rate_limited", "quota", "auth", "overloaded",
-  "network", "context", "turn_limit", "budget", "protocol", "crash_loop", "lost", "storage", "unknown",
+  "exit",
+  "signal",
+  "oom",
+  "timeout",
+  "idle_timeout",
+  "cancelled",
+  "superseded",
+  "not_found",
+  "spawn",
+  "workspace",
+  "env_invalid",
+  "no_result",
+  "output_invalid",
+  "check_failed",
+  "refused",
+  "rate_limited",
+  "quota",
+  "auth",
+  "overloaded",
+  "network",
+  "context",
+  "turn_limit",
+  "budget",
+  "protocol",
+  "crash_loop",
+  "lost",
+  "storage",
+  "unknown",
 ] as const;
 export type FailureClass = (typeof failureClasses)[number];
 
@@ -30,7 +76,14 @@ export type EndedBy = (typeof endedBy)[number];
 
 export type AttemptEvent = "start" | "run" | "adopt" | "succeed" | "fail" | "time_out" | "cancel" | "lose" | "fence";
 
-const ends = { succeed: "succeeded", fail: "failed", time_out: "timed_out", cancel: "cancelled", lose: "lost", fence: "fenced" } as const;
+const ends = {
+  succeed: "succeeded",
+  fail: "failed",
+  time_out: "timed_out",
+  cancel: "cancelled",
+  lose: "lost",
+  fence: "fenced",
+} as const;
 
 /** What is not listed is refused; terminal states list nothing. */
 export const attemptTable: { readonly [S in AttemptStatus]: { readonly [E in AttemptEvent]?: AttemptStatus } } = {
@@ -45,14 +98,32 @@ export const attemptTable: { readonly [S in AttemptStatus]: { readonly [E in Att
   fenced: {},
 };
 
-export type StepEvent = "unblock" | "grant" | "return" | "wait" | "wake" | "succeed" | "fail" | "time_out" | "cancel" | "skip" | "hold";
+export type StepEvent =
+  | "unblock"
+  | "grant"
+  | "return"
+  | "wait"
+  | "wake"
+  | "succeed"
+  | "fail"
+  | "time_out"
+  | "cancel"
+  | "skip"
+  | "hold";
 
 /** `return` gives a granted step back to the queue; `hold` takes a ready one out of it again. */
 export const stepTable: { readonly [S in StepStatus]: { readonly [E in StepEvent]?: StepStatus } } = {
   pending: { unblock: "ready", cancel: "cancelled", skip: "skipped" },
   ready: { grant: "running", hold: "pending", wait: "waiting", fail: "failed", cancel: "cancelled", skip: "skipped" },
   queued: {},
-  running: { return: "ready", wait: "waiting", succeed: "succeeded", fail: "failed", time_out: "timed_out", cancel: "cancelled" },
+  running: {
+    return: "ready",
+    wait: "waiting",
+    succeed: "succeeded",
+    fail: "failed",
+    time_out: "timed_out",
+    cancel: "cancelled",
+  },
   waiting: { wake: "ready", fail: "failed", time_out: "timed_out", cancel: "cancelled", skip: "skipped" },
   succeeded: {},
   failed: {},
@@ -122,12 +193,30 @@ export interface AttemptEnd {
   readonly attempt: { readonly event: AttemptEvent; readonly class: FailureClass | null; readonly counted: boolean };
   readonly step:
     | { readonly event: "return"; readonly triesCounted: number; readonly idleEnds: number }
-    | { readonly event: "wait"; readonly reason: "retry" | "disk"; readonly wakeAt: Instant; readonly triesCounted: number; readonly idleEnds: number }
-    | { readonly event: "succeed" | "fail" | "time_out" | "cancel"; readonly reason: string | null; readonly triesCounted: number; readonly idleEnds: number };
+    | {
+        readonly event: "wait";
+        readonly reason: "retry" | "disk";
+        readonly wakeAt: Instant;
+        readonly triesCounted: number;
+        readonly idleEnds: number;
+      }
+    | {
+        readonly event: "succeed" | "fail" | "time_out" | "cancel";
+        readonly reason: string | null;
+        readonly triesCounted: number;
+        readonly idleEnds: number;
+      };
 }
 
 /** Ends that are weather, not the work's fault. */
-const UNCOUNTED: ReadonlySet<FailureClass> = new Set(["rate_limited", "quota", "auth", "overloaded", "spawn", "storage"]);
+const UNCOUNTED: ReadonlySet<FailureClass> = new Set([
+  "rate_limited",
+  "quota",
+  "auth",
+  "overloaded",
+  "spawn",
+  "storage",
+]);
 /** No further try can change these. */
 const FUTILE: ReadonlySet<FailureClass> = new Set(["env_invalid"]);
 
@@ -135,17 +224,27 @@ const FUTILE: ReadonlySet<FailureClass> = new Set(["env_invalid"]);
  * What an attempt's end means for its step: settled, another try after a pause, or back to the queue.
  * The same function serves the daemon, recovery and the simulator.
  */
-export function endAttempt(view: StepView, outcome: Outcome, policy: RunPolicy, limits: Limits, now: Instant): AttemptEnd {
+export function endAttempt(
+  view: StepView,
+  outcome: Outcome,
+  policy: RunPolicy,
+  limits: Limits,
+  now: Instant,
+): AttemptEnd {
   const { triesCounted, idleEnds } = view;
   const cancelled = view.cancelRequested;
   const cancelReason = cancelled?.superseded ? "superseded" : (cancelled?.reason ?? "cancelled");
 
-  const retryAt = (tries: number) => now + backoffMs(policy.backoffMs, tries, limits.backoffCapMs, `${view.stepId}:${view.attemptNumber}`);
+  const retryAt = (tries: number) =>
+    now + backoffMs(policy.backoffMs, tries, limits.backoffCapMs, `${view.stepId}:${view.attemptNumber}`);
 
   switch (outcome.kind) {
     case "succeeded":
       // Work that ended well before our signal reached it ended well; a cancel that came too late changes nothing.
-      return { attempt: { event: "succeed", class: null, counted: true }, step: { event: "succeed", reason: null, triesCounted: triesCounted + 1, idleEnds: 0 } };
+      return {
+        attempt: { event: "succeed", class: null, counted: true },
+        step: { event: "succeed", reason: null, triesCounted: triesCounted + 1, idleEnds: 0 },
+      };
 
     case "cancelled":
       return {
@@ -155,18 +254,43 @@ export function endAttempt(view: StepView, outcome: Outcome, policy: RunPolicy, 
 
     case "stopped":
       if (cancelled)
-        return { attempt: { event: "cancel", class: "cancelled", counted: false }, step: { event: "cancel", reason: cancelReason, triesCounted, idleEnds } };
-      return { attempt: { event: "cancel", class: "cancelled", counted: false }, step: { event: "return", triesCounted, idleEnds } };
+        return {
+          attempt: { event: "cancel", class: "cancelled", counted: false },
+          step: { event: "cancel", reason: cancelReason, triesCounted, idleEnds },
+        };
+      return {
+        attempt: { event: "cancel", class: "cancelled", counted: false },
+        step: { event: "return", triesCounted, idleEnds },
+      };
 
     case "never_started": {
       const why = outcome.class ?? "lost";
       const attempt = { event: "lose", class: why, counted: false } as const;
-      if (cancelled) return { attempt: { event: "cancel", class: "cancelled", counted: false }, step: { event: "cancel", reason: cancelReason, triesCounted, idleEnds } };
-      if (FUTILE.has(why)) return { attempt: { event: "fail", class: why, counted: true }, step: { event: "fail", reason: why, triesCounted: triesCounted + 1, idleEnds } };
+      if (cancelled)
+        return {
+          attempt: { event: "cancel", class: "cancelled", counted: false },
+          step: { event: "cancel", reason: cancelReason, triesCounted, idleEnds },
+        };
+      if (FUTILE.has(why))
+        return {
+          attempt: { event: "fail", class: why, counted: true },
+          step: { event: "fail", reason: why, triesCounted: triesCounted + 1, idleEnds },
+        };
       const idle = idleEnds + 1;
-      if (why !== "storage" && idle >= limits.crashLoopEnds) return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted, idleEnds: idle } };
-      const wakeAt = now + backoffMs(limits.uncountedBackoffMs, idle, limits.uncountedBackoffCapMs, `${view.stepId}:${view.attemptNumber}`);
-      return { attempt, step: { event: "wait", reason: why === "storage" ? "disk" : "retry", wakeAt, triesCounted, idleEnds: idle } };
+      if (why !== "storage" && idle >= limits.crashLoopEnds)
+        return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted, idleEnds: idle } };
+      const wakeAt =
+        now +
+        backoffMs(
+          limits.uncountedBackoffMs,
+          idle,
+          limits.uncountedBackoffCapMs,
+          `${view.stepId}:${view.attemptNumber}`,
+        );
+      return {
+        attempt,
+        step: { event: "wait", reason: why === "storage" ? "disk" : "retry", wakeAt, triesCounted, idleEnds: idle },
+      };
     }
 
     case "lost": {
@@ -174,10 +298,20 @@ export function endAttempt(view: StepView, outcome: Outcome, policy: RunPolicy, 
       if (cancelled) return { attempt, step: { event: "cancel", reason: cancelReason, triesCounted, idleEnds } };
       const tries = triesCounted + (attempt.counted ? 1 : 0);
       const idle = policy.onLost === "retry" ? idleEnds + 1 : 0;
-      if (idle >= limits.crashLoopEnds) return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted: tries, idleEnds: idle } };
+      if (idle >= limits.crashLoopEnds)
+        return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted: tries, idleEnds: idle } };
       if (policy.onLost === "fail" || (policy.onLost === "auto" && tries >= view.maxAttempts))
         return { attempt, step: { event: "fail", reason: "lost", triesCounted: tries, idleEnds: idle } };
-      return { attempt, step: { event: "wait", reason: "retry", wakeAt: retryAt(Math.max(1, tries + idle)), triesCounted: tries, idleEnds: idle } };
+      return {
+        attempt,
+        step: {
+          event: "wait",
+          reason: "retry",
+          wakeAt: retryAt(Math.max(1, tries + idle)),
+          triesCounted: tries,
+          idleEnds: idle,
+        },
+      };
     }
 
     case "failed":
@@ -187,14 +321,39 @@ export function endAttempt(view: StepView, outcome: Outcome, policy: RunPolicy, 
       const counted = !UNCOUNTED.has(why);
       const tries = triesCounted + (counted ? 1 : 0);
       const attempt = { event: timedOut ? "time_out" : "fail", class: why, counted } as const;
-      if (cancelled) return { attempt, step: { event: "cancel", reason: cancelReason, triesCounted: tries, idleEnds: 0 } };
+      if (cancelled)
+        return { attempt, step: { event: "cancel", reason: cancelReason, triesCounted: tries, idleEnds: 0 } };
       if (counted && (tries >= view.maxAttempts || FUTILE.has(why)))
-        return { attempt, step: { event: timedOut ? "time_out" : "fail", reason: why, triesCounted: tries, idleEnds: 0 } };
-      if (counted) return { attempt, step: { event: "wait", reason: "retry", wakeAt: retryAt(tries), triesCounted: tries, idleEnds: 0 } };
+        return {
+          attempt,
+          step: { event: timedOut ? "time_out" : "fail", reason: why, triesCounted: tries, idleEnds: 0 },
+        };
+      if (counted)
+        return {
+          attempt,
+          step: { event: "wait", reason: "retry", wakeAt: retryAt(tries), triesCounted: tries, idleEnds: 0 },
+        };
       const idle = idleEnds + 1;
-      if (why === "spawn" && idle >= limits.crashLoopEnds) return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted: tries, idleEnds: idle } };
-      const wakeAt = now + backoffMs(limits.uncountedBackoffMs, idle, limits.uncountedBackoffCapMs, `${view.stepId}:${view.attemptNumber}`);
-      return { attempt, step: { event: "wait", reason: why === "storage" ? "disk" : "retry", wakeAt, triesCounted: tries, idleEnds: idle } };
+      if (why === "spawn" && idle >= limits.crashLoopEnds)
+        return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted: tries, idleEnds: idle } };
+      const wakeAt =
+        now +
+        backoffMs(
+          limits.uncountedBackoffMs,
+          idle,
+          limits.uncountedBackoffCapMs,
+          `${view.stepId}:${view.attemptNumber}`,
+        );
+      return {
+        attempt,
+        step: {
+          event: "wait",
+          reason: why === "storage" ? "disk" : "retry",
+          wakeAt,
+          triesCounted: tries,
+          idleEnds: idle,
+        },
+      };
     }
   }
 }
@@ -206,6 +365,10 @@ export function backoffMs(baseMs: number, nth: number, capMs: number, key: strin
 }
 
 /** Answers the next status, or null where the table refuses the event. */
-export function next<S extends string, E extends string>(table: { readonly [K in S]: { readonly [F in E]?: S } }, status: S, event: E): S | null {
+export function next<S extends string, E extends string>(
+  table: { readonly [K in S]: { readonly [F in E]?: S } },
+  status: S,
+  event: E,
+): S | null {
   return table[status][event] ?? null;
 }

@@ -1,7 +1,8 @@
 import { z } from "zod";
 
 const noNul = (what: string) => (text: string) => !text.includes("\0") || `${what} must not contain NUL`;
-const text = (what: string) => z.string().refine((t) => noNul(what)(t) === true, { error: `${what} must not contain a NUL byte` });
+const text = (what: string) =>
+  z.string().refine((t) => noNul(what)(t) === true, { error: `${what} must not contain a NUL byte` });
 
 /** Names that a shell can pass on; what bash keeps for itself is refused (execution-notes, section 2). */
 const RESERVED_NAMES = new Set(["UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "SHLVL", "RANDOM", "LINENO", "_"]);
@@ -12,10 +13,16 @@ export const environmentName = z
   .refine((name) => !name.startsWith("DROVER_"), { error: "names that begin with DROVER_ are set by drover" });
 
 /** Where a secret comes from at each start: `env:NAME`, `file:PATH` or `cmd:STRING`. The value itself is never stored. */
-export const secretSource = text("a secret's source").regex(/^(env|file|cmd):.+/s, "a secret comes from env:NAME, file:PATH or cmd:STRING");
+export const secretSource = text("a secret's source").regex(
+  /^(env|file|cmd):.+/s,
+  "a secret comes from env:NAME, file:PATH or cmd:STRING",
+);
 
 /** What must be seen for success: `output`, `changes`, `commit`, `file:PATH`, `cmd:STRING`. */
-export const expectation = text("an expectation").regex(/^(output|changes|commit|file:.+|cmd:.+)$/s, "expect output, changes, commit, file:PATH or cmd:STRING");
+export const expectation = text("an expectation").regex(
+  /^(output|changes|commit|file:.+|cmd:.+)$/s,
+  "expect output, changes, commit, file:PATH or cmd:STRING",
+);
 
 const surroundings = {
   cwd: text("the working directory").min(1),

@@ -23,6 +23,11 @@ interface Template {
   readonly parts: readonly Part[];
 }
 
+interface Script {
+  readonly [is]: "script";
+  readonly text: string;
+}
+
 interface Choice {
   readonly [is]: "choice";
   readonly sqlite: Sql;
@@ -30,7 +35,7 @@ interface Choice {
 }
 
 /** A statement, or a part of one. */
-export type Sql = Template | Choice;
+export type Sql = Template | Choice | Script;
 
 /** What may stand between the words of a template. */
 export type Part = Value | Sql | Constant;
@@ -41,6 +46,8 @@ export const now = Symbol("now");
 export interface Rendered {
   readonly text: string;
   readonly values: readonly (Value | typeof now)[];
+  /** Whether it is a text of several statements, which gives no rows. */
+  readonly script: boolean;
 }
 
 /** Numbers that both stores hold and give back unchanged. */
@@ -135,6 +142,16 @@ export const storeNow = constant(
   "coalesce(nullif(current_setting('drover.now', true), '')::bigint, (extract(epoch from statement_timestamp()) * 1000)::bigint)",
   true,
 );
+
+/** A text of several statements, as it stands. For migrations, whose texts are files of our own; nothing else has one. */
+export const script = (text: string): Sql => ({ [is]: "script", text });
+
+/** The first part of the feed's order: SQLite's one writer commits in the order of ids, PostgreSQL's transactions do not. */
+export const feedMajor = constant("0", "txid");
+/** The part of the feed that no running transaction can still add to (store-notes, 4.1). */
+export const feedSettled = constant("1 = 1", "txid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint");
+export const feedOrder = constant("id", "txid, id");
+export const feedNewest = constant("id desc", "txid desc, id desc");
 
 const choose = (sqlite: Sql, postgres: Sql): Sql => ({ [is]: "choice", sqlite, postgres });
 
@@ -272,6 +289,7 @@ interface Draft {
 
 function append(query: Sql, dialect: Dialect, draft: Draft): void {
   if (query[is] === "choice") return append(query[dialect], dialect, draft);
+  ensure(query[is] === "template", "a script is no part of a statement");
   draft.text += query.strings[0] ?? "";
   query.parts.forEach((part, i) => {
     if (!isFragment(part)) {
@@ -298,9 +316,10 @@ function valuesOf(parts: readonly Part[], dialect: Dialect): (Value | typeof now
 export function render(query: Sql, dialect: Dialect): Rendered {
   const top = query[is] === "choice" ? query[dialect] : query;
   if (top[is] === "choice") return render(top, dialect);
+  if (top[is] === "script") return { text: top.text, values: [], script: true };
   const cached = texts.get(top.strings);
   if (cached && sameShape(cached.shape, top.parts))
-    return { text: cached[dialect], values: valuesOf(top.parts, dialect) };
+    return { text: cached[dialect], values: valuesOf(top.parts, dialect), script: false };
   const draft: Draft = { text: "", values: [] };
   append(top, dialect, draft);
   if (!cached && top.parts.every((part) => !isFragment(part) || part[is] === "constant")) {
@@ -314,5 +333,5 @@ export function render(query: Sql, dialect: Dialect): Rendered {
         : { shape, sqlite: other.text, postgres: draft.text },
     );
   }
-  return draft;
+  return { ...draft, script: false };
 }

@@ -16,6 +16,8 @@ create table loops (
   event_number integer not null default 0, created_at integer not null, updated_at integer not null
 );
 create unique index loops_name on loops (name) where archived_at is null;
+create index loops_listed on loops (name, id);
+create index loops_next on loops (next_at, id) where status = 'active' and archived_at is null and next_at is not null;
 create index loops_due on loops (wake_at, id) where wake_at is not null;
 
 create table slots (
@@ -33,7 +35,8 @@ create table runs (
   target text not null, policy text not null, definition_digest text not null, input_ref text,
   status text not null check (status in ('queued', 'running', 'waiting', 'succeeded', 'failed', 'timed_out', 'cancelled', 'skipped')),
   reason text, wake_at integer, priority integer not null default 0, queued_at integer not null, not_before integer,
-  chained integer not null default 0 check (chained in (0, 1)),
+  chained integer not null default 0 check (chained in (0, 1)), waits_turn integer not null default 0 check (waits_turn in (0, 1)),
+  suffix_key text not null,
   host_pin text, project text, project_group text, scope text, account_wish text, pool text,
   cancel_requested_at integer, cancel_by text, cancel_reason text,
   cancel_superseded integer not null default 0 check (cancel_superseded in (0, 1)), deadline_at integer,
@@ -44,7 +47,9 @@ create table runs (
 create index runs_recent on runs (queued_at, id);
 create index runs_of_loop on runs (loop_id, queued_at, id) where loop_id is not null;
 create index runs_live on runs (queued_at, id) where finished_at is null;
-create index runs_live_of_loop on runs (loop_id, slot_at) where finished_at is null and loop_id is not null;
+create index runs_in_turn on runs (loop_id, slot_at, id) where finished_at is null and waits_turn = 1;
+create index runs_released on runs (loop_id, id) where finished_at is null and waits_turn = 0;
+create index runs_suffix on runs (suffix_key);
 create index runs_ended on runs (status, queued_at, id) where finished_at is not null;
 create index runs_hooks on runs (host_pin, id) where hooks_due is not null;
 create index runs_of_parent on runs (parent_run_id) where parent_run_id is not null;

@@ -1,0 +1,400 @@
+/** Attempts: handed out, started, adopted, ended. Every write compares the step's token; a repeated end answers from its receipt. */
+import { ensure } from "../core/errors.ts";
+import type { Limits } from "../core/limits.ts";
+import type { Guarded } from "../core/ports.ts";
+import type { Assignment, AttemptRecord } from "../core/records.ts";
+import { attemptTable, endAttempt, next, runStatusOf, stepTable } from "../core/run.ts";
+import type { AttemptEvent, EndedBy, Outcome, RunStatus, StepStatus } from "../core/run.ts";
+import { journal } from "./journal.ts";
+import { all, finish, many, one, operation, read, readInstant, type Steps } from "./operation.ts";
+import { toAttempt, toRun, toStep, type AttemptRow, type Row, type RunRow, type StepRow } from "./rows.ts";
+import { deskFor, digestOf, endRun, type Desk } from "./runs.ts";
+import { forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
+
+/** Attempts with their runs, in the order given. */
+export function* assignmentsOf(attempts: readonly Row[]): Steps<Assignment[]> {
+  if (attempts.length === 0) return [];
+  const [runs, steps] = yield* many<[Row, Row]>(
+    sql`select * from runs where id in (${jsonList(attempts.map((row) => row["run_id"] as string))})`,
+    sql`select id, key from steps where id in (${jsonList(attempts.map((row) => row["step_id"] as string))})`,
+  );
+  const runOf = new Map(runs.map((row) => [row["id"], toRun(row)]));
+  const keyOf = new Map(steps.map((row) => [row["id"], row["key"] as string]));
+  return attempts.flatMap((row) => {
+    const run = runOf.get(row["run_id"] as string);
+    return run === undefined
+      ? []
+      : [{ attempt: toAttempt(row), run, stepKey: keyOf.get(row["step_id"] as string) ?? "main" }];
+  });
+}
+
+export const ofHost = read("attempts.ofHost", function* (input: { hostId: string }): Steps<Assignment[]> {
+  const rows = yield* all<Row>(
+    sql`select * from attempts where host_id = ${input.hostId} and finished_at is null order by id`,
+  );
+  return yield* assignmentsOf(rows);
+});
+
+interface Held {
+  readonly now: number;
+  readonly run: RunRow;
+  readonly attempt: AttemptRow;
+  readonly step: StepRow;
+}
+
+/** Reads an attempt under the locks of its run, itself and its step. */
+function* held(attemptId: string): Steps<Held | null> {
+  const place = yield* one<Row>(sql`select run_id, step_id from attempts where id = ${attemptId}`);
+  if (place === undefined) return null;
+  const [clock, runs, attempts, steps] = yield* many<[{ now: number }, Row, Row, Row]>(
+    readInstant,
+    sql`select * from runs where id = ${place["run_id"] as string} ${forUpdate}`,
+    sql`select * from attempts where id = ${attemptId} ${forUpdate}`,
+    sql`select * from steps where id = ${place["step_id"] as string} ${forUpdate}`,
+  );
+  const [now, run, attempt, step] = [clock[0]?.now, runs[0], attempts[0], steps[0]];
+  if (now === undefined || run === undefined || attempt === undefined || step === undefined) return null;
+  return { now, run: toRun(run), attempt: toAttempt(attempt), step: toStep(step) };
+}
+
+/** Why a write under this token is refused; null when it may go on. */
+function guard(of: Pick<Held, "attempt" | "step">, token: number, event: AttemptEvent): Guarded | null {
+  if (of.step.token !== token || of.attempt.token !== token) return "superseded";
+  return next(attemptTable, of.attempt.status, event) === null ? "already_ended" : null;
+}
+
+/** A refused write leaves a trace: who came too late with what. */
+function* refuse(of: Held, refused: Guarded, what: string, token: number): Steps<Guarded> {
+  if (refused === "superseded") {
+    const log = journal("run", of.run.id, of.run.eventNumber, of.now);
+    log.add("attempt.superseded_write", { attempt: of.attempt.id, what, heldToken: of.step.token }, token);
+    yield* finish(...log.writes());
+  }
+  return refused;
+}
+
+interface StartAttempt {
+  readonly attemptId: string;
+  readonly token: number;
+  readonly bootId: string;
+  readonly folder: string;
+  readonly awakeAt: number;
+}
+
+export const startAttempt = operation(
+  "attempts.start",
+  function* (input: StartAttempt): Steps<Guarded | "cancelled"> {
+    const of = yield* held(input.attemptId);
+    if (of === null) return "superseded";
+    // Asked again after an answer that was lost: the same start is the same answer.
+    if (of.attempt.status === "starting" && of.attempt.folder === input.folder && of.step.token === input.token)
+      return "done";
+    const refused = guard(of, input.token, "start");
+    if (refused !== null) return yield* refuse(of, refused, "start", input.token);
+    if (of.run.cancelRequestedAt !== null) return "cancelled";
+    const log = journal("run", of.run.id, of.run.eventNumber, of.now);
+    log.add("attempt.starting", { attempt: input.attemptId, number: of.attempt.number }, input.token);
+    const [changed] = yield* finish(
+      sql`update attempts set status = 'starting', boot_id = ${input.bootId}, folder = ${input.folder}, awake_at = ${input.awakeAt}
+          where id = ${input.attemptId} and token = ${input.token} and status = 'reserved' and finished_at is null`,
+      ...log.writes(),
+    );
+    ensure(changed === 1, "a reserved attempt under its lock can start");
+    return "done";
+  },
+  { wakes: false },
+);
+
+export const runAttempt = operation(
+  "attempts.run",
+  function* (input: {
+    attemptId: string;
+    token: number;
+    pid: number;
+    pidStarted: string;
+    startedAt: number;
+  }): Steps<Guarded> {
+    const of = yield* held(input.attemptId);
+    if (of === null) return "superseded";
+    if (of.attempt.status === "running" && of.step.token === input.token && of.attempt.token === input.token)
+      return "done";
+    const refused = guard(of, input.token, "run");
+    if (refused !== null) return yield* refuse(of, refused, "run", input.token);
+    const log = journal("run", of.run.id, of.run.eventNumber, of.now);
+    log.add("attempt.running", { attempt: input.attemptId, pid: input.pid }, input.token);
+    const [changed] = yield* finish(
+      sql`update attempts set status = 'running', pid = ${input.pid}, pid_started = ${input.pidStarted}, ticket_at = ${input.startedAt},
+            started_at = ${input.startedAt}
+          where id = ${input.attemptId} and token = ${input.token} and status = 'starting' and finished_at is null`,
+      ...log.writes(),
+    );
+    ensure(changed === 1, "a starting attempt under its lock can run");
+    return "done";
+  },
+  { wakes: false },
+);
+
+interface AdoptAttempt {
+  readonly attemptId: string;
+  readonly token: number;
+  readonly hostId: string;
+  readonly incarnation: number;
+  readonly leaseMs: number;
+}
+
+export const adoptAttempt = operation(
+  "attempts.adopt",
+  function* (input: AdoptAttempt): Steps<{ answer: Guarded; token: number }> {
+    const of = yield* held(input.attemptId);
+    if (of === null) return { answer: "superseded", token: input.token };
+    if (of.attempt.incarnation === input.incarnation && of.attempt.adopted && of.step.token === input.token + 1)
+      return { answer: "done", token: of.step.token };
+    const refused = guard(of, input.token, "adopt") ?? (of.attempt.hostId === input.hostId ? null : "superseded");
+    if (refused !== null) return { answer: yield* refuse(of, refused, "adopt", input.token), token: input.token };
+    const token = input.token + 1;
+    const log = journal("run", of.run.id, of.run.eventNumber, of.now);
+    log.add("attempt.adopted", { attempt: input.attemptId, incarnation: input.incarnation }, token);
+    const [changed] = yield* finish(
+      sql`update attempts set token = ${token}, incarnation = ${input.incarnation}, adopted = 1, lease_until = ${of.now + input.leaseMs}
+          where id = ${input.attemptId} and token = ${input.token} and finished_at is null`,
+      sql`update steps set token = ${token} where id = ${of.step.id} and token = ${input.token}`,
+      ...log.writes(),
+    );
+    ensure(changed === 1, "a live attempt under its lock can be adopted");
+    return { answer: "done", token };
+  },
+  { wakes: false },
+);
+
+export const endingAttempt = operation(
+  "attempts.ending",
+  function* (input: { attemptId: string; token: number; by: EndedBy }): Steps<Guarded> {
+    const of = yield* held(input.attemptId);
+    if (of === null) return "superseded";
+    if (of.step.token !== input.token || of.attempt.token !== input.token)
+      return yield* refuse(of, "superseded", "ending", input.token);
+    if (of.attempt.finishedAt !== null) return "already_ended";
+    if (of.attempt.endingSince !== null) return "done";
+    const log = journal("run", of.run.id, of.run.eventNumber, of.now);
+    log.add("attempt.ending", { attempt: input.attemptId, by: input.by }, input.token);
+    yield* finish(
+      sql`update attempts set ending_since = ${of.now}, ended_by = ${input.by}
+          where id = ${input.attemptId} and token = ${input.token} and finished_at is null`,
+      ...log.writes(),
+    );
+    return "done";
+  },
+  { wakes: false },
+);
+
+export interface Settled {
+  readonly answer: Guarded;
+  readonly step: StepStatus | null;
+  readonly run: RunStatus | null;
+}
+
+/** Ends one attempt on a desk, and what follows from it: its step, its run, and what `endRun` moves. */
+function endOn(
+  desk: Desk,
+  attempt: AttemptRecord,
+  steps: readonly StepRow[],
+  step: StepRow,
+  token: number,
+  outcome: Outcome,
+  limits: Limits,
+): Settled {
+  const { now, run, log, writes } = desk;
+  const end = endAttempt(
+    {
+      stepId: step.id,
+      triesCounted: step.triesCounted,
+      maxAttempts: step.maxAttempts,
+      idleEnds: step.idleEnds,
+      attemptNumber: attempt.number,
+      cancelRequested:
+        run.cancelRequestedAt === null
+          ? null
+          : { reason: run.cancelReason ?? "cancelled", superseded: run.cancelSuperseded },
+    },
+    outcome,
+    run.policy,
+    limits,
+    now,
+  );
+  const attemptStatus = next(attemptTable, attempt.status, end.attempt.event);
+  const stepStatus = next(stepTable, step.status, end.step.event);
+  ensure(attemptStatus !== null, `an attempt that is ${attempt.status} cannot ${end.attempt.event}`);
+  ensure(stepStatus !== null, `a step that is ${step.status} cannot ${end.step.event}`);
+  log.add(
+    `attempt.${attemptStatus}`,
+    {
+      attempt: attempt.id,
+      number: attempt.number,
+      counted: end.attempt.counted,
+      ...(end.attempt.class === null ? {} : { class: end.attempt.class }),
+      ...(outcome.exitStatus === null ? {} : { exitStatus: outcome.exitStatus }),
+    },
+    token,
+  );
+  writes.push(
+    sql`update attempts set status = ${attemptStatus}, class = ${end.attempt.class}, counted = ${end.attempt.counted ? 1 : 0},
+          exit_status = ${outcome.exitStatus}, signal = ${outcome.signal}, message = ${outcome.message}, tail = ${outcome.tail},
+          stdout_bytes = ${outcome.stdoutBytes}, stderr_bytes = ${outcome.stderrBytes}, ended_by = ${outcome.endedBy}, reaped = ${outcome.reaped},
+          proof = ${outcome.proof}, started_at = coalesce(started_at, ${outcome.startedAt}), token = ${token}, finished_at = ${outcome.endedAt ?? now}
+        where id = ${attempt.id} and token <= ${token} and finished_at is null`,
+    sql`delete from claims where attempt_id = ${attempt.id}`,
+  );
+  const settles = end.step.event !== "return" && end.step.event !== "wait";
+  const wakeAt = end.step.event === "wait" ? end.step.wakeAt : null;
+  const reason = end.step.event === "return" ? null : end.step.reason;
+  const output = end.step.event === "succeed" ? outcome.output : null;
+  writes.push(
+    sql`update steps set status = ${stepStatus}, reason = ${reason}, wake_at = ${wakeAt}, tries_counted = ${end.step.triesCounted},
+          idle_ends = ${end.step.idleEnds}, output = ${output}, finished_at = ${settles ? now : null}
+        where id = ${step.id} and token = ${token} and finished_at is null`,
+  );
+  const runStatus = runStatusOf(steps.map((one) => (one.id === step.id ? { status: stepStatus } : one)));
+  if (
+    settles &&
+    (runStatus === "succeeded" ||
+      runStatus === "failed" ||
+      runStatus === "timed_out" ||
+      runStatus === "cancelled" ||
+      runStatus === "skipped")
+  )
+    endRun(desk, {
+      status: runStatus,
+      reason: runStatus === "succeeded" ? null : reason,
+      class: runStatus === "succeeded" ? null : reason === "crash_loop" ? "crash_loop" : end.attempt.class,
+      message: outcome.message,
+      exitStatus: outcome.exitStatus,
+      output,
+    });
+  else
+    writes.push(
+      ...log.writes(),
+      sql`update runs set status = ${runStatus}, reason = ${runStatus === "waiting" ? reason : null}, wake_at = ${runStatus === "waiting" ? wakeAt : null},
+            revision = revision + 1 where id = ${run.id} and finished_at is null`,
+    );
+  return { answer: "done", step: stepStatus, run: runStatus };
+}
+
+const receipt = (stepId: string, token: number, digest: string, answer: Settled, now: number): Sql =>
+  sql`insert into receipts (step_id, token, operation, digest, answer, created_at)
+      values (${stepId}, ${token}, 'settle', ${digest}, ${JSON.stringify(answer)}, ${now}) on conflict (step_id, token, operation) do nothing`;
+
+export const settleAttempt = operation(
+  "attempts.settle",
+  function* (input: { attemptId: string; token: number; outcome: Outcome; limits: Limits }): Steps<Settled> {
+    const { attemptId, token, outcome, limits } = input;
+    const gone: Settled = { answer: "superseded", step: null, run: null };
+    const place = yield* one<Row>(sql`select run_id from attempts where id = ${attemptId}`);
+    if (place === undefined) return gone;
+    const at = yield* deskFor(place["run_id"] as string, limits);
+    if (at === null) return gone;
+    const row = yield* one<Row>(sql`select * from attempts where id = ${attemptId}`);
+    ensure(row, "an attempt that was there is there under the lock of its run");
+    const attempt = toAttempt(row);
+    const step = at.steps.find((one) => one.id === attempt.stepId);
+    ensure(step, "an attempt has its step");
+    const digest = digestOf(outcome);
+    const given = yield* one<Row>(
+      sql`select digest, answer from receipts where step_id = ${step.id} and token = ${token} and operation = 'settle'`,
+    );
+    if (given !== undefined && given["digest"] === digest) return JSON.parse(given["answer"] as string) as Settled;
+    const late = given !== undefined || attempt.finishedAt !== null;
+    if (late || step.token !== token || attempt.token !== token) {
+      // Terminal is final: what comes after it is evidence, kept as an event.
+      at.desk.log.add(
+        late ? "attempt.late_evidence" : "attempt.superseded_write",
+        { attempt: attemptId, what: "settle", kind: outcome.kind, class: outcome.class },
+        token,
+      );
+      yield* finish(...at.desk.log.writes());
+      return { answer: late ? "already_ended" : "superseded", step: step.status, run: at.desk.run.status };
+    }
+    const answer = endOn(at.desk, attempt, at.steps, step, token, outcome, limits);
+    const [changed] = yield* finish(...at.desk.writes, receipt(step.id, token, digest, answer, at.desk.now));
+    ensure(changed === 1, "a live attempt under its lock can end");
+    return answer;
+  },
+);
+
+export const attemptsToEnd = read("attempts.toEnd", function* (input: { hostId: string }): Steps<
+  { attemptId: string; runId: string; reason: string; superseded: boolean }[]
+> {
+  const rows = yield* all<Row>(
+    sql`select a.id as id, a.run_id as run_id, r.cancel_reason as reason, r.cancel_superseded as superseded
+          from attempts a join runs r on r.id = a.run_id
+          where a.host_id = ${input.hostId} and a.finished_at is null and r.cancel_requested_at is not null order by a.id`,
+  );
+  return rows.map((row) => ({
+    attemptId: row["id"] as string,
+    runId: row["run_id"] as string,
+    reason: (row["reason"] as string | null) ?? "cancelled",
+    superseded: row["superseded"] !== 0,
+  }));
+});
+
+const silence: Outcome = {
+  kind: "lost",
+  class: "lost",
+  endedBy: "fence",
+  exitStatus: null,
+  signal: null,
+  message: "its host has been silent for the takeover time",
+  output: null,
+  tail: null,
+  stdoutBytes: 0,
+  stderrBytes: 0,
+  reaped: 0,
+  proof: null,
+  startedAt: null,
+  endedAt: null,
+};
+
+/** One attempt of a silent host, if there is one: its token is raised, so whatever its old host still writes is refused. */
+function* takeOne(input: { hostId: string; limits: Limits }): Steps<boolean> {
+  const found = yield* one<Row>(
+    sql`select a.id as id, a.run_id as run_id from attempts a join hosts h on h.id = a.host_id
+        where a.finished_at is null and a.host_id <> ${input.hostId} and a.lease_until < ${storeNow}
+          and h.lease_until + ${input.limits.takeoverMs - input.limits.leaseMs} < ${storeNow} and coalesce(h.back_by, 0) < ${storeNow}
+        order by a.id limit 1`,
+  );
+  if (found === undefined) return false;
+  const at = yield* deskFor(found["run_id"] as string, input.limits);
+  const row = yield* one<Row>(sql`select * from attempts where id = ${found["id"] as string}`);
+  if (at === null || row === undefined) return false;
+  const attempt = toAttempt(row);
+  const step = at.steps.find((one) => one.id === attempt.stepId);
+  if (step === undefined || attempt.finishedAt !== null) return false;
+  const token = step.token + 1;
+  const started = attempt.status !== "reserved";
+  yield* all(sql`update steps set token = ${token} where id = ${step.id} and token = ${step.token}`);
+  endOn(
+    at.desk,
+    attempt,
+    at.steps,
+    step,
+    token,
+    started ? silence : { ...silence, kind: "never_started" },
+    input.limits,
+  );
+  yield* finish(...at.desk.writes);
+  return true;
+}
+
+export const takeOver = operation("attempts.takeOver", function* (input: { hostId: string; limits: Limits }): Steps<{
+  taken: number;
+}> {
+  return { taken: (yield* takeOne(input)) ? 1 : 0 };
+});
+
+export const endedAmong = read("attempts.endedAmong", function* (input: { attemptIds: readonly string[] }): Steps<
+  { attemptId: string; finishedAt: number }[]
+> {
+  const rows = yield* all<Row>(
+    sql`select id, finished_at from attempts where id in (${jsonList(input.attemptIds)}) and finished_at is not null`,
+  );
+  return rows.map((row) => ({ attemptId: row["id"] as string, finishedAt: row["finished_at"] as number }));
+});

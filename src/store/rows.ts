@@ -1,0 +1,65 @@
+/** Rows of the store as the records of core: snake_case to camelCase, documents parsed, truths from 0 and 1. */
+import type { AttemptRecord, EventRecord, HostRecord, LoopRecord, RunRecord, StepRecord } from "../core/records.ts";
+
+/** A row as a driver gives it. */
+export type Row = Readonly<Record<string, string | number | null>>;
+
+/** What rows hold beside the record: for decisions inside the store only. */
+interface Numbered {
+  readonly eventNumber: number;
+}
+export type LoopRow = LoopRecord & Numbered & { readonly wakeAt: number | null; readonly expiresAt: number | null };
+export type RunRow = RunRecord &
+  Numbered & {
+    readonly chained: boolean;
+    readonly waitsTurn: boolean;
+    readonly cancelSuperseded: boolean;
+    /** JSON list of hook names. */
+    readonly hooksDue: string | null;
+    readonly definitionDigest: string;
+  };
+export type StepRow = StepRecord;
+export type AttemptRow = AttemptRecord;
+export type HostRow = HostRecord & Numbered;
+
+const camel = new Map<string, string>();
+
+function camelName(column: string): string {
+  let name = camel.get(column);
+  if (name === undefined) {
+    name = column.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+    camel.set(column, name);
+  }
+  return name;
+}
+
+function mapper<Mapped>(documents: readonly string[], truths: readonly string[]): (row: Row) => Mapped {
+  const json = new Set(documents);
+  const boolean = new Set(truths);
+  return (row) => {
+    const mapped: Record<string, unknown> = {};
+    for (const [column, value] of Object.entries(row)) {
+      if (value === null) mapped[camelName(column)] = null;
+      else if (json.has(column)) mapped[camelName(column)] = JSON.parse(value as string);
+      else mapped[camelName(column)] = boolean.has(column) ? value !== 0 : value;
+    }
+    return mapped as Mapped;
+  };
+}
+
+export const toLoop = mapper<LoopRow>(["schedule", "target", "policy"], []);
+export const toRun = mapper<RunRow>(["target", "policy", "error"], ["chained", "waits_turn", "cancel_superseded"]);
+export const toStep = mapper<StepRow>([], []);
+export const toAttempt = mapper<AttemptRow>([], ["counted", "adopted"]);
+export const toHost = mapper<HostRow>([], []);
+
+export const toEvent = (row: Row): EventRecord => ({
+  cursor: String(row["cursor"]),
+  subjectKind: row["subject_kind"] as EventRecord["subjectKind"],
+  subjectId: row["subject_id"] as string,
+  number: row["number"] as number,
+  type: row["type"] as string,
+  token: row["token"] as number | null,
+  data: JSON.parse(row["data"] as string) as Record<string, unknown>,
+  at: row["created_at"] as number,
+});

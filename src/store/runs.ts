@@ -1,0 +1,522 @@
+/** Runs: made, listed, cancelled, ended. What ends a run also ends its slot, moves its loop's streaks and lets the next one in. */
+import { createHash } from "node:crypto";
+import { AppError, ensure } from "../core/errors.ts";
+import type { IdKind } from "../core/ids.ts";
+import type { Limits } from "../core/limits.ts";
+import { loopTable, type RunPolicy } from "../core/loop.ts";
+import type { Page, PageRequest, RunDraft } from "../core/ports.ts";
+import type { OriginKind, RunRecord, RunTree } from "../core/records.ts";
+import type { FailureClass, FinalStatus, RunStatus } from "../core/run.ts";
+import { isFinal, isLiveAttempt } from "../core/run.ts";
+import { afterRun } from "../core/run-end.ts";
+import type { Target } from "../core/target.ts";
+import { journal, type Journal } from "./journal.ts";
+import { all, finish, many, one, operation, read, readInstant, type Context, type Steps } from "./operation.ts";
+import { pageOf, readCursor } from "./page.ts";
+import { toAttempt, toLoop, toRun, toStep, type LoopRow, type Row, type RunRow, type StepRow } from "./rows.ts";
+import { forUpdate, sql, type Sql } from "./sql.ts";
+
+export const digestOf = (value: unknown): string => createHash("sha256").update(JSON.stringify(value)).digest("hex");
+
+/** The end of an id, backwards: an index over it answers suffixes of any length. */
+export const suffixKey = (id: string): string => [...id.slice(-26)].reverse().join("");
+
+// --- making ----------------------------------------------------------------------------------------------------------
+
+export interface NewRun {
+  readonly kind: RunRecord["kind"];
+  readonly target: Target;
+  readonly policy: RunPolicy;
+  readonly originKind: OriginKind;
+  readonly originId: string | null;
+  readonly idempotencyKey: string | null;
+  readonly loop: { readonly id: string; readonly name: string } | null;
+  readonly slotAt: number | null;
+  readonly parent: { readonly id: string; readonly rootRunId: string; readonly depth: number } | null;
+  readonly retryOf: string | null;
+  readonly hostPin: string | null;
+  /** Waits until the loop's earlier runs have ended. */
+  readonly waitsTurn: boolean;
+  /** One of a chain: runs that are caught up one after another. */
+  readonly chained: boolean;
+  /** Not before that instant; null for at once. */
+  readonly notBefore: number | null;
+}
+
+/** The caps under which a run queues: its host's cap for its kind. */
+function capSetOf(kind: string, hostPin: string | null): { key: string; resources: string[] } {
+  const word = kind === "agent" ? "agent" : "command";
+  return hostPin === null
+    ? { key: word, resources: [] }
+    : { key: `${word}@${hostPin}`, resources: [`host:${hostPin}:${word}`] };
+}
+
+/** Statements that make a run with its one step, its cap set and its first event. */
+export function newRun(
+  draft: NewRun,
+  ctx: { id(kind: IdKind): string },
+  now: number,
+  limits: Limits,
+): { runId: string; stepId: string; writes: Sql[] } {
+  const runId = ctx.id("run");
+  const stepId = ctx.id("step");
+  const { kind, target, policy, loop, parent, hostPin, notBefore } = draft;
+  const caps = capSetOf(kind, hostPin);
+  const waits = !draft.waitsTurn && notBefore !== null && notBefore > now;
+  const stepStatus = draft.waitsTurn ? "pending" : waits ? "waiting" : "ready";
+  const reason = draft.waitsTurn ? "turn" : waits ? "timer" : null;
+  const log = journal("run", runId, 0, now);
+  log.add("run.queued", {
+    origin: draft.originKind,
+    ...(loop ? { loop: loop.id } : {}),
+    ...(draft.slotAt === null ? {} : { slotAt: draft.slotAt }),
+  });
+  const writes = [
+    sql`insert into runs (id, kind, origin_kind, origin_id, idempotency_key, loop_id, loop_name, slot_at, parent_run_id, root_run_id,
+          depth, retry_of, target, policy, definition_digest, status, reason, wake_at, priority, queued_at, not_before, chained,
+          waits_turn, suffix_key, host_pin, created_at)
+        values (${runId}, ${kind}, ${draft.originKind}, ${draft.originId}, ${draft.idempotencyKey}, ${loop?.id ?? null}, ${loop?.name ?? null},
+          ${draft.slotAt}, ${parent?.id ?? null}, ${parent?.rootRunId ?? runId}, ${parent === null ? 0 : parent.depth + 1}, ${draft.retryOf},
+          ${JSON.stringify(target)}, ${JSON.stringify(policy)}, ${digestOf([target, policy])}, ${waits ? "waiting" : "queued"}, ${reason},
+          ${waits ? notBefore : null}, ${policy.priority}, ${now}, ${notBefore}, ${draft.chained ? 1 : 0}, ${draft.waitsTurn ? 1 : 0},
+          ${suffixKey(runId)}, ${hostPin}, ${now})`,
+    sql`insert into steps (id, run_id, key, kind, status, reason, wake_at, cap_key, turn_at, not_before, max_attempts, created_at)
+        values (${stepId}, ${runId}, 'main', ${kind}, ${stepStatus}, ${reason}, ${waits ? notBefore : null}, ${caps.key},
+          ${turnAt(now, policy.priority, limits)}, ${notBefore}, ${policy.attempts}, ${now})`,
+    sql`insert into cap_sets (key, resources, host_pin, created_at)
+        values (${caps.key}, ${JSON.stringify(caps.resources)}, ${hostPin}, ${now}) on conflict (key) do nothing`,
+    ...policy.labels.map(
+      (name) => sql`insert into run_labels (label, queued_at, run_id) values (${name}, ${now}, ${runId})`,
+    ),
+    ...log.writes(),
+  ];
+  return { runId, stepId, writes };
+}
+
+/** The order of the queue: time of queueing, moved forward for each point of priority. */
+export const turnAt = (queuedAt: number, priority: number, limits: Limits): number =>
+  queuedAt - priority * limits.priorityStepMs;
+
+// --- ending ----------------------------------------------------------------------------------------------------------
+
+export interface Turn {
+  readonly runId: string;
+  readonly stepId: string;
+  readonly eventNumber: number;
+  readonly chained: boolean;
+  readonly priority: number;
+  readonly notBefore: number | null;
+}
+
+/** All that the end of one run touches, read under the locks of its loop and itself. */
+export interface Desk {
+  readonly now: number;
+  readonly limits: Limits;
+  readonly loop: LoopRow | null;
+  readonly run: RunRow;
+  readonly log: Journal;
+  /** Another run of the loop may still be at work. */
+  readonly busy: boolean;
+  /** Runs of the loop that wait for their turn, oldest first; two are enough to let one in. */
+  readonly turns: readonly Turn[];
+  readonly writes: Sql[];
+}
+
+export interface RunEnd {
+  readonly status: FinalStatus;
+  readonly reason: string | null;
+  readonly class: FailureClass | null;
+  readonly message: string | null;
+  readonly exitStatus: number | null;
+  readonly output: string | null;
+}
+
+/** The runs that wait for their turn, and whether one that need not wait is still there besides `runId`. */
+export const turnQueries = (loopId: string | null, runId: string): [Sql, Sql] => [
+  sql`select chained from runs where loop_id = ${loopId} and finished_at is null and waits_turn = 0 and id <> ${runId} order by chained desc limit 1`,
+  sql`select r.id as run_id, s.id as step_id, r.event_number as event_number, r.chained as chained, r.priority as priority, r.not_before as not_before
+      from runs r join steps s on s.run_id = r.id
+      where r.loop_id = ${loopId} and r.finished_at is null and r.waits_turn = 1 and r.id <> ${runId} and s.status = 'pending'
+      order by r.slot_at, r.id limit 1`,
+];
+
+/** Beside an `allow` loop's other runs a chain waits for its own only. */
+export function isBusy(released: Row | undefined, loop: Row | undefined): boolean {
+  if (released === undefined || loop === undefined) return false;
+  return toLoop(loop).policy.overlap !== "allow" || released["chained"] !== 0;
+}
+
+export const toTurn = (row: Row): Turn => ({
+  runId: row["run_id"] as string,
+  stepId: row["step_id"] as string,
+  eventNumber: row["event_number"] as number,
+  chained: row["chained"] !== 0,
+  priority: row["priority"] as number,
+  notBefore: row["not_before"] as number | null,
+});
+
+/** Lets a run in whose turn it is. */
+export function letIn(turn: Turn, now: number, limits: Limits): Sql[] {
+  const waits = turn.notBefore !== null && turn.notBefore > now;
+  const log = journal("run", turn.runId, turn.eventNumber, now);
+  log.add("run.turn");
+  return [
+    sql`update runs set waits_turn = 0, status = ${waits ? "waiting" : "queued"}, reason = ${waits ? "timer" : null}, wake_at = ${waits ? turn.notBefore : null},
+          revision = revision + 1 where id = ${turn.runId} and finished_at is null`,
+    sql`update steps set status = ${waits ? "waiting" : "ready"}, reason = ${waits ? "timer" : null}, wake_at = ${waits ? turn.notBefore : null},
+          turn_at = ${turnAt(now, turn.priority, limits)} where id = ${turn.stepId} and status = 'pending'`,
+    ...log.writes(),
+  ];
+}
+
+/** Whether a loop lets runs in at all. */
+export const letsIn = (loop: Pick<LoopRow, "status" | "archivedAt">): boolean =>
+  loop.status !== "paused" && loop.archivedAt === null;
+
+/** Ends a run: its row, its slot, its loop's streaks and standing, its hooks, and the turn of the next one. */
+export function endRun(desk: Desk, end: RunEnd): void {
+  const { now, limits, loop, run, log, writes } = desk;
+  const failed = end.status === "failed" || end.status === "timed_out";
+  let turned = failed;
+  if (loop !== null) {
+    const fromSlot = run.originKind === "slot";
+    const after = afterRun(loop, { status: end.status, class: end.class, output: end.output, fromSlot }, now, limits);
+    turned = after.turned;
+    const loopLog = journal("loop", loop.id, loop.eventNumber, now);
+    const status = after.becomes === null ? loop.status : loopTable[loop.status][after.becomes.event];
+    ensure(status !== undefined, `a loop that is ${loop.status} cannot ${after.becomes?.event}`);
+    const over = status === "expired" || status === "finished";
+    const nextAt = over ? null : after.nextAt === undefined ? loop.nextAt : after.nextAt;
+    const wakeAt = status === "active" && loop.archivedAt === null ? nextWake(nextAt, loop.policy.expiresAt) : null;
+    if (after.becomes !== null) loopLog.add(`loop.${status}`, { reason: after.becomes.reason, run: run.id });
+    const tripped = after.becomes?.event === "trip";
+    writes.push(
+      sql`update loops set success_streak = ${after.successStreak}, failure_streak = ${after.failureStreak}, failure_class = ${after.failureClass},
+            status = ${status}, paused_reason = ${tripped ? (after.becomes?.reason ?? null) : loop.pausedReason},
+            paused_at = ${tripped ? now : loop.pausedAt}, breaker_at = ${tripped ? now : loop.breakerAt},
+            next_at = ${nextAt}, wake_at = ${wakeAt}, updated_at = ${now} where id = ${loop.id}`,
+      ...loopLog.writes(),
+    );
+    if (fromSlot && run.slotAt !== null)
+      writes.push(
+        sql`update slots set outcome = ${end.status}, reason = ${end.reason ?? null}
+            where loop_id = ${loop.id} and at = ${run.slotAt} and run_id = ${run.id} and outcome is null`,
+      );
+    const next = desk.turns[0];
+    if (next !== undefined && !desk.busy && status !== "paused" && loop.archivedAt === null)
+      writes.push(...letIn(next, now, limits));
+  }
+  const hooks = [
+    ...(run.policy.onFinish === null ? [] : ["on_finish"]),
+    ...(run.policy.onFailure !== null && turned ? ["on_failure"] : []),
+  ];
+  const error =
+    failed || (end.class !== null && end.status === "cancelled")
+      ? { class: end.class ?? "unknown", message: end.message ?? end.reason ?? end.status }
+      : null;
+  log.add(`run.${end.status}`, {
+    ...(end.reason === null ? {} : { reason: end.reason }),
+    ...(end.class === null ? {} : { class: end.class }),
+  });
+  writes.push(
+    sql`update runs set status = ${end.status}, reason = ${end.reason}, wake_at = null, waits_turn = 0, exit_status = ${end.exitStatus},
+          output = ${end.output}, error = ${error === null ? null : JSON.stringify(error)}, hooks_due = ${hooks.length === 0 ? null : JSON.stringify(hooks)},
+          finished_at = ${now}, revision = revision + 1 where id = ${run.id} and finished_at is null`,
+    ...log.writes(),
+  );
+}
+
+/** When the scheduler has to look at a loop: its next slot, or the end of its life if that is earlier. */
+export const nextWake = (nextAt: number | null, expiresAt: number | null): number | null =>
+  nextAt === null ? expiresAt : expiresAt === null ? nextAt : Math.min(nextAt, expiresAt);
+
+/** Reads all that the end of a run touches. Lock order: loop, run, attempts, steps. */
+export function* deskFor(
+  runId: string,
+  limits: Limits,
+): Steps<{ desk: Desk; steps: readonly StepRow[]; live: readonly string[] } | null> {
+  const place = yield* one<Row>(sql`select loop_id from runs where id = ${runId}`);
+  if (place === undefined) return null;
+  const loopId = place["loop_id"] as string | null;
+  const [clock, loops, runs, attempts, steps, busy, turns] = yield* many<
+    [{ now: number }, Row, Row, Row, Row, Row, Row]
+  >(
+    readInstant,
+    sql`select * from loops where id = ${loopId} ${forUpdate}`,
+    sql`select * from runs where id = ${runId} ${forUpdate}`,
+    sql`select id, status from attempts where run_id = ${runId} and finished_at is null order by id ${forUpdate}`,
+    sql`select * from steps where run_id = ${runId} order by key ${forUpdate}`,
+    ...turnQueries(loopId, runId),
+  );
+  const now = clock[0]?.now;
+  const run = runs[0];
+  ensure(now !== undefined && run !== undefined, "a run that was there is there under its lock");
+  const row = toRun(run);
+  return {
+    desk: {
+      now,
+      limits,
+      run: row,
+      loop: loops[0] === undefined ? null : toLoop(loops[0]),
+      log: journal("run", row.id, row.eventNumber, now),
+      busy: isBusy(busy[0], loops[0]),
+      turns: turns.map(toTurn),
+      writes: [],
+    },
+    steps: steps.map(toStep),
+    live: attempts
+      .filter((attempt) => isLiveAttempt(attempt["status"] as never))
+      .map((attempt) => attempt["id"] as string),
+  };
+}
+
+/** Cancels a run on a desk: at once where nothing of it is at work, else by asking its host. */
+export function cancelOn(
+  desk: Desk,
+  steps: readonly StepRow[],
+  live: readonly string[],
+  why: { readonly by: string; readonly reason: string; readonly superseded: boolean },
+): "requested" | "cancelled" | "already_ended" {
+  const { now, run, log, writes } = desk;
+  if (isFinal(run.status)) return "already_ended";
+  if (live.length > 0) {
+    if (run.cancelRequestedAt !== null) return "requested";
+    log.add("run.cancel_requested", { by: why.by, reason: why.reason });
+    writes.push(
+      sql`update runs set cancel_requested_at = ${now}, cancel_by = ${why.by}, cancel_reason = ${why.reason},
+            cancel_superseded = ${why.superseded ? 1 : 0}, revision = revision + 1 where id = ${run.id} and finished_at is null`,
+      ...log.writes(),
+    );
+    return "requested";
+  }
+  for (const step of steps)
+    if (!isFinal(step.status))
+      writes.push(
+        sql`update steps set status = 'cancelled', reason = ${why.reason}, wake_at = null, finished_at = ${now} where id = ${step.id} and finished_at is null`,
+      );
+  writes.push(
+    sql`update runs set cancel_requested_at = coalesce(cancel_requested_at, ${now}), cancel_by = ${why.by}, cancel_reason = ${why.reason} where id = ${run.id}`,
+  );
+  endRun(desk, {
+    status: "cancelled",
+    reason: why.superseded ? "superseded" : why.reason,
+    class: why.superseded ? "superseded" : "cancelled",
+    message: why.reason,
+    exitStatus: null,
+    output: null,
+  });
+  return "cancelled";
+}
+
+// --- operations ------------------------------------------------------------------------------------------------------
+
+/** The run that starts another; refuses what would nest or spread too far. */
+export function* parentOf(parentRunId: string | null, limits: Limits): Steps<NewRun["parent"]> {
+  if (parentRunId === null) return null;
+  const row = yield* one<Row>(sql`select id, root_run_id, depth, finished_at from runs where id = ${parentRunId}`);
+  if (row === undefined)
+    throw new AppError("not_found", "no_such_run", `the run ${parentRunId} that starts this one does not exist`);
+  const depth = row["depth"] as number;
+  if (depth + 1 > limits.maxDepth)
+    throw new AppError("conflict", "too_deep", `runs started by runs nest ${limits.maxDepth} deep at most`, {
+      hint: "let the outer run finish and start the next one from there, or raise limits.maxDepth",
+    });
+  const root = row["root_run_id"] as string;
+  const below = yield* one<{ n: number }>(
+    sql`select count(*) as n from (select id from runs where root_run_id = ${root} and parent_run_id is not null order by id limit ${limits.maxDescendants}) as below`,
+  );
+  if ((below?.n ?? 0) >= limits.maxDescendants)
+    throw new AppError(
+      "conflict",
+      "too_many_descendants",
+      `the run ${root} has started ${limits.maxDescendants} runs, directly or through others, and may start no more`,
+      {
+        hint: "raise limits.maxDescendants if this is meant",
+      },
+    );
+  return { id: parentRunId, rootRunId: root, depth };
+}
+
+export function* runById(runId: string): Steps<RunRecord> {
+  const row = yield* one<Row>(sql`select * from runs where id = ${runId}`);
+  ensure(row, `the run ${runId} was just made`);
+  return toRun(row);
+}
+
+export const addRun = operation("runs.add", function* (input: RunDraft, ctx): Steps<{
+  run: RunRecord;
+  repeated: boolean;
+}> {
+  if (input.idempotencyKey !== null) {
+    const there = yield* one<Row>(sql`select * from runs where idempotency_key = ${input.idempotencyKey}`);
+    if (there !== undefined) {
+      const run = toRun(there);
+      if (run.definitionDigest !== digestOf([input.target, input.policy]))
+        throw new AppError(
+          "conflict",
+          "key_taken",
+          `the key ${input.idempotencyKey} belongs to a run of other work (${run.id})`,
+          { hint: "use another key" },
+        );
+      return { run, repeated: true };
+    }
+  }
+  const parent = yield* parentOf(input.parentRunId, input.limits);
+  const clock = yield* one<{ now: number }>(readInstant);
+  ensure(clock, "the store has a clock");
+  const made = newRun(
+    { ...input, loop: null, slotAt: null, parent, retryOf: null, waitsTurn: false, chained: false, notBefore: null },
+    ctx,
+    clock.now,
+    input.limits,
+  );
+  yield* all(made.writes[0] as Sql);
+  const run = yield* runById(made.runId);
+  yield* finish(...made.writes.slice(1));
+  return { run, repeated: false };
+});
+
+export const retryRun = operation(
+  "runs.retry",
+  function* (input: { runId: string; by: string; limits: Limits }, ctx): Steps<RunRecord> {
+    const row = yield* one<Row>(sql`select * from runs where id = ${input.runId}`);
+    if (row === undefined) throw new AppError("not_found", "no_such_run", `the run ${input.runId} does not exist`);
+    const old = toRun(row);
+    if (!isFinal(old.status))
+      throw new AppError("conflict", "run_live", `the run ${old.id} has not ended: it is ${old.status}`, {
+        hint: `cancel it first: drover cancel ${old.id}`,
+      });
+    const clock = yield* one<{ now: number }>(readInstant);
+    ensure(clock, "the store has a clock");
+    const made = newRun(
+      {
+        kind: old.kind,
+        target: old.target,
+        policy: old.policy,
+        originKind: "retry",
+        originId: input.by,
+        idempotencyKey: null,
+        loop: old.loopId === null || old.loopName === null ? null : { id: old.loopId, name: old.loopName },
+        slotAt: null,
+        parent: null,
+        retryOf: old.id,
+        hostPin: old.hostPin,
+        waitsTurn: false,
+        chained: false,
+        notBefore: null,
+      },
+      ctx,
+      clock.now,
+      input.limits,
+    );
+    yield* all(made.writes[0] as Sql);
+    const run = yield* runById(made.runId);
+    yield* finish(...made.writes.slice(1));
+    return run;
+  },
+);
+
+export const cancelRun = operation(
+  "runs.cancel",
+  function* (input: {
+    runId: string;
+    by: string;
+    reason: string;
+    limits: Limits;
+  }): Steps<"requested" | "cancelled" | "already_ended"> {
+    const read = yield* deskFor(input.runId, input.limits);
+    if (read === null) throw new AppError("not_found", "no_such_run", `the run ${input.runId} does not exist`);
+    const answer = cancelOn(read.desk, read.steps, read.live, {
+      by: input.by,
+      reason: input.reason,
+      superseded: false,
+    });
+    if (read.desk.writes.length > 0) yield* finish(...read.desk.writes);
+    return answer;
+  },
+);
+
+export const getRun = read("runs.get", function* (input: { runId: string }): Steps<RunTree | null> {
+  const [runs, steps, attempts] = yield* many<[Row, Row, Row]>(
+    sql`select * from runs where id = ${input.runId}`,
+    sql`select * from steps where run_id = ${input.runId} order by created_at, key`,
+    sql`select * from attempts where run_id = ${input.runId} order by created_at, number`,
+  );
+  const run = runs[0];
+  return run === undefined ? null : { run: toRun(run), steps: steps.map(toStep), attempts: attempts.map(toAttempt) };
+});
+
+interface ListRuns extends PageRequest {
+  readonly loopId: string | null;
+  readonly status: RunStatus | null;
+  readonly label: string | null;
+  readonly since: number | null;
+}
+
+/** One text for each combination of filters, so that each can use its index. */
+export const listRuns = read("runs.list", function* (input: ListRuns): Steps<Page<RunRecord>> {
+  const [at, id] = readCursor(input.cursor, ["number", "string"]) ?? [Number.MAX_SAFE_INTEGER, "~"];
+  const since = input.since ?? 0;
+  const size = input.limit + 1;
+  const ended = input.status !== null && isFinal(input.status);
+  const status =
+    input.status === null
+      ? sql``
+      : ended
+        ? sql`and r.status = ${input.status} and r.finished_at is not null`
+        : sql`and r.status = ${input.status} and r.finished_at is null`;
+  const loop = input.loopId === null ? sql`` : sql`and r.loop_id = ${input.loopId}`;
+  const query =
+    input.label === null
+      ? sql`select r.* from runs r where (r.queued_at, r.id) < (${at}, ${id}) and r.queued_at >= ${since} ${loop} ${status} order by r.queued_at desc, r.id desc limit ${size}`
+      : sql`select r.* from run_labels l join runs r on r.id = l.run_id
+            where l.label = ${input.label} and (l.queued_at, l.run_id) < (${at}, ${id}) and l.queued_at >= ${since} ${loop} ${status}
+            order by l.queued_at desc, l.run_id desc limit ${size}`;
+  const rows = yield* all<Row>(query);
+  return pageOf(rows.map(toRun), input.limit, (run) => [run.queuedAt, run.id]);
+});
+
+export const countRuns = read("runs.counts", function* (_: Record<string, never>): Steps<{
+  running: number;
+  queued: number;
+  waiting: number;
+}> {
+  const rows = yield* all<{ status: string; n: number }>(
+    sql`select status, count(*) as n from runs where finished_at is null group by status`,
+  );
+  const of = (status: string) => Number(rows.find((row) => row.status === status)?.n ?? 0);
+  return { running: of("running"), queued: of("queued"), waiting: of("waiting") };
+});
+
+export const hooksDue = read("runs.hooksDue", function* (input: { hostId: string; limit: number }): Steps<
+  { run: RunRecord; hooks: string[] }[]
+> {
+  const rows = yield* all<Row>(
+    sql`select * from runs where hooks_due is not null and host_pin = ${input.hostId} order by id limit ${input.limit}`,
+  );
+  return rows.map((row) => {
+    const run = toRun(row);
+    return { run, hooks: JSON.parse(run.hooksDue ?? "[]") as string[] };
+  });
+});
+
+export const hooksDone = operation(
+  "runs.hooksDone",
+  function* (input: { runId: string; note: string | null }): Steps<void> {
+    const [clock, rows] = yield* many<[{ now: number }, Row]>(
+      readInstant,
+      sql`select * from runs where id = ${input.runId} ${forUpdate}`,
+    );
+    const row = rows[0];
+    if (row === undefined || row["hooks_due"] === null) return;
+    const run = toRun(row);
+    const log = journal("run", run.id, run.eventNumber, clock[0]?.now ?? 0);
+    log.add("run.hooks", {
+      hooks: JSON.parse(run.hooksDue ?? "[]") as unknown,
+      ...(input.note === null ? {} : { note: input.note }),
+    });
+    yield* finish(sql`update runs set hooks_due = null where id = ${run.id}`, ...log.writes());
+  },
+);
+
+export type { Context };
