@@ -226,6 +226,7 @@ export function parseSchedule(flags: ScheduleFlags, { now, hostZone }: ScheduleS
 
 /**
  * Reads what `schedule next` and `schedule explain` take: a duration (an interval anchored at `now`) or a cron expression.
+ * With a duration `tz` only says in which zone the instants are shown.
  * Errors: AppError `bad_duration`, `bad_schedule`, `bad_cron`, `unknown_zone`.
  */
 export function parseExpression(
