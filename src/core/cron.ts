@@ -7,6 +7,8 @@ import { FIRST_INSTANT, LAST_INSTANT, stretchAt } from "./zone.ts";
 export const MAX_EXPRESSION_LENGTH = 1_000;
 /** Parsed expressions that are remembered, least recently used out first. */
 export const KEPT_EXPRESSIONS = 256;
+/** Parsed fields that are remembered, for each of the six. */
+const KEPT_FIELDS = 256;
 
 const DAY_MS = 86_400_000;
 const DAY_S = 86_400;
@@ -57,14 +59,6 @@ type Element =
   | { readonly kind: "last_weekday"; readonly weekday: number }
   | { readonly kind: "nth_weekday"; readonly weekday: number; readonly nth: number };
 
-interface Field {
-  readonly rule: FieldRule;
-  readonly text: string;
-  readonly elements: readonly Element[];
-  /** Members of 0..max, by index. */
-  readonly has: readonly boolean[];
-}
-
 /** A set of the numbers below a bound, ready for steps and counts. */
 interface Ring {
   /** Smallest member at or above the index; the bound when there is none. */
@@ -74,6 +68,15 @@ interface Ring {
   /** How many members lie below the index, 0 to the bound. */
   readonly below: Int8Array;
   readonly bound: number;
+}
+
+interface Field {
+  readonly rule: FieldRule;
+  readonly text: string;
+  readonly elements: readonly Element[];
+  /** Members of 0..max, by index. */
+  readonly has: readonly boolean[];
+  readonly ring: Ring;
 }
 
 /** A parsed expression. Only functions of this file look inside. */
@@ -171,7 +174,7 @@ function readField(rule: FieldRule, text: string, path: string | undefined): Fie
   };
 
   const elements = text.split(",").map(readElement);
-  return { rule, text, elements, has };
+  return { rule, text, elements, has, ring: makeRing(has, rule.max + 1) };
 }
 
 function makeRing(has: readonly boolean[], bound: number): Ring {
@@ -220,10 +223,10 @@ function read(text: string, path: string | undefined): Cron {
       path,
     );
   const fields = (words.length === 5 ? ["0", ...words] : words).map((word, index) =>
-    readField(FIELDS[index] as FieldRule, word, path),
+    fieldOf(FIELDS[index] as FieldRule, word, path),
   );
   const [second, minute, hour] = fields as [Field, Field, Field];
-  const [seconds, minutes, hours] = [makeRing(second.has, 60), makeRing(minute.has, 60), makeRing(hour.has, 24)];
+  const [seconds, minutes, hours] = [second.ring, minute.ring, hour.ring];
   const cron: Cron = {
     expression,
     fixedTime: isFixed(second) && isFixed(minute) && isFixed(hour),
@@ -243,6 +246,21 @@ function read(text: string, path: string | undefined): Cron {
   return cron;
 }
 
+/** Adds to a bounded map; the oldest entry leaves. */
+function keep<V>(map: Map<string, V>, key: string, value: V, limit: number): V {
+  if (map.size >= limit) for (const oldest of map.keys()) if (map.delete(oldest)) break;
+  map.set(key, value);
+  return value;
+}
+
+const keptFields = new Map(FIELDS.map((rule) => [rule, new Map<string, Field>()]));
+
+/** Ten thousand loops hold far fewer fields than expressions: what costs in reading is done once for each. */
+function fieldOf(rule: FieldRule, text: string, path: string | undefined): Field {
+  const known = keptFields.get(rule) as Map<string, Field>;
+  return known.get(text) ?? keep(known, text, readField(rule, text, path), KEPT_FIELDS);
+}
+
 const kept = new Map<string, Cron>();
 
 /**
@@ -253,15 +271,11 @@ const kept = new Map<string, Cron>();
 export function parseCron(text: string, path?: string): Cron {
   const known = kept.get(text);
   if (known !== undefined) {
-    // The newest entry needs no new place; most calls come in rows for one loop.
     kept.delete(text);
     kept.set(text, known);
     return known;
   }
-  const cron = read(text, path);
-  if (kept.size >= KEPT_EXPRESSIONS) for (const oldest of kept.keys()) if (kept.delete(oldest)) break;
-  kept.set(text, cron);
-  return cron;
+  return keep(kept, text, read(text, path), KEPT_EXPRESSIONS);
 }
 
 // --- Days --------------------------------------------------------------------------------------------------------------
