@@ -42,15 +42,18 @@ type View = Omit<AdmissionView, "heads"> & {
   readonly incarnationOf: ReadonlyMap<string, number>;
 };
 
-function* snapshot(): Steps<View> {
+/** `asking` is the host whose daemon asks: that it asks is the proof that it lives, also where a host at rest renews nothing. */
+function* snapshot(asking: { hostId: string; limits: Limits } | null): Steps<View> {
   const [clock, hosts, limits, used, sets] = yield* many<[{ now: number }, Row, Row, Row, Row]>(...snapshotQueries);
+  const now = clock[0]?.now ?? 0;
+  const alive = (row: Row) => (row["id"] === asking?.hostId ? now + (asking?.limits.leaseMs ?? 0) : 0);
   return {
-    now: clock[0]?.now ?? 0,
+    now,
     hosts: hosts.map(
       (row): HostView => ({
         id: row["id"] as string,
         status: row["status"] as HostView["status"],
-        leaseUntil: row["lease_until"] as number,
+        leaseUntil: Math.max(row["lease_until"] as number, alive(row)),
       }),
     ),
     incarnationOf: new Map(hosts.map((row) => [row["id"] as string, row["incarnation"] as number])),
@@ -84,7 +87,7 @@ export const admissionPass = operation(
   "admission.pass",
   function* (input: { hostId: string; limits: Limits }, ctx): Steps<Pass> {
     yield* all(advisoryLock(PASS));
-    const view = yield* snapshot();
+    const view = yield* snapshot(input);
     const refused: { capKey: string; refusal: Refusal }[] = [];
     const open: CapSet[] = [];
     for (const set of view.sets) {
@@ -143,7 +146,11 @@ export const admissionPass = operation(
       );
     }
     if (made.length === 0) return { granted: 0, mine: [], refused, more: truncated };
-    yield* runAll(...writes);
+    yield* runAll(
+      ...writes,
+      sql`update hosts set lease_until = ${view.now + input.limits.leaseMs}, last_seen_at = ${view.now}
+          where id = ${input.hostId} and lease_until < ${view.now + input.limits.renewMs}`,
+    );
     const rows = yield* all<Row>(
       sql`select * from attempts where id in (${jsonList(made)}) and host_id = ${input.hostId} order by id`,
     );
@@ -181,7 +188,7 @@ export const explainAdmission = read("admission.explain", function* (input: { st
     sql`select cap_key, turn_at, id from steps where id = ${input.stepId} and status = 'ready'`,
   );
   if (step === undefined) return null;
-  const view = yield* snapshot();
+  const view = yield* snapshot(null);
   const set = view.sets.find((one) => one.key === step["cap_key"]);
   if (set === undefined) return null;
   const ahead = yield* one<{ n: number }>(

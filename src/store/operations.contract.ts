@@ -1,0 +1,431 @@
+import { describe, expect, test } from "vitest";
+import { defaultLimits } from "../core/limits.ts";
+import { loopPolicy, runPolicy } from "../core/loop.ts";
+import type { Store } from "../core/ports.ts";
+import type { Outcome } from "../core/run.ts";
+import type { Schedule } from "../core/schedule.ts";
+import type { CommandTarget } from "../core/target.ts";
+import { asStore, operations } from "./operations.ts";
+import { openMemoryStore } from "./sqlite.ts";
+
+const limits = defaultLimits;
+const target: CommandTarget = {
+  kind: "command",
+  argv: ["true"],
+  shell: false,
+  cwd: "/",
+  env: {},
+  envPass: [],
+  secrets: {},
+  expect: [],
+  output: "files",
+};
+const ended = (over: Partial<Outcome> = {}): Outcome => ({
+  kind: "succeeded",
+  class: null,
+  endedBy: "self",
+  exitStatus: 0,
+  signal: null,
+  message: null,
+  output: null,
+  tail: "",
+  stdoutBytes: 0,
+  stderrBytes: 0,
+  reaped: 0,
+  proof: null,
+  startedAt: 1,
+  endedAt: null,
+  ...over,
+});
+const failed = ended({ kind: "failed", class: "exit", exitStatus: 1, message: "exit 1" });
+
+interface Stage {
+  readonly store: Store;
+  readonly hostId: string;
+  now(): number;
+  setNow(at: number): void;
+}
+
+const T0 = Date.UTC(2026, 0, 1);
+
+async function openStage(): Promise<Stage> {
+  let now = T0;
+  const handle = openMemoryStore({ table: operations, clock: { now: () => now } });
+  const store = asStore(handle.store);
+  const hostId = "host_00000000000000000000000001";
+  await store.hosts.join({
+    hostId,
+    name: "one",
+    machineId: "m",
+    bootId: "b",
+    version: "0",
+    leaseMs: limits.leaseMs,
+    commandCap: 256,
+    agentCap: 2,
+  });
+  return { store, hostId, now: () => now, setNow: (at) => void (now = at) };
+}
+
+const addLoop = (
+  stage: Stage,
+  schedule: Schedule,
+  policy: Partial<Parameters<typeof loopPolicy.parse>[0] & object> = {},
+  name = "one",
+) =>
+  stage.store.loops.add({
+    draft: { name, schedule, target, policy: loopPolicy.parse(policy), hostPin: stage.hostId, managedBy: null },
+    limits,
+  });
+const every = (everyMs: number): Schedule => ({ kind: "interval", everyMs, anchorAt: T0 });
+const plan = (stage: Stage, cause: "down" | "late" = "late") => stage.store.loops.planDue({ cause, limits });
+const slots = async (stage: Stage, loopId: string) =>
+  (await stage.store.slots.list({ loopId, limit: 100, cursor: null })).items.toReversed();
+const words = async (stage: Stage, loopId: string) =>
+  (await slots(stage, loopId)).map(
+    (slot) =>
+      `${(slot.at - T0) / 1000}${slot.count > 1 ? `..${(slot.untilAt - T0) / 1000}x${slot.count}` : ""} ${slot.outcome ?? slot.runStatus}${slot.reason === null ? "" : `(${slot.reason})`}${slot.coalescedInto === null ? "" : `->${(slot.coalescedInto - T0) / 1000}`}`,
+  );
+const pass = (stage: Stage) => stage.store.admission.pass({ hostId: stage.hostId, limits });
+
+/** Starts all that may start, and ends it in the given way. */
+async function work(stage: Stage, outcome: Outcome = ended()): Promise<number> {
+  const { mine } = await pass(stage);
+  for (const { attempt } of mine) {
+    const at = { attemptId: attempt.id, token: attempt.token };
+    expect(
+      await stage.store.attempts.start({ ...at, bootId: "b", folder: `${attempt.id}.${attempt.token}`, awakeAt: 0 }),
+    ).toBe("done");
+    expect(await stage.store.attempts.run({ ...at, pid: 100, pidStarted: "1", startedAt: stage.now() })).toBe("done");
+    expect((await stage.store.attempts.settle({ ...at, outcome, limits })).answer).toBe("done");
+  }
+  return mine.length;
+}
+
+describe("loops and slots", () => {
+  test("an interval loop fires at creation plus its period, and every slot ends in one word", async () => {
+    const stage = await openStage();
+    const loop = await addLoop(stage, every(60_000));
+    expect(loop.nextAt).toBe(T0 + 60_000);
+    expect(await plan(stage)).toMatchObject({ loops: 0, wakeAt: T0 + 60_000 });
+    stage.setNow(T0 + 60_000);
+    expect(await plan(stage)).toMatchObject({ loops: 1, runs: 1, wakeAt: T0 + 120_000 });
+    expect(await work(stage)).toBe(1);
+    stage.setNow(T0 + 120_500);
+    await plan(stage);
+    expect(await work(stage, failed)).toBe(1);
+    expect(await words(stage, loop.id)).toEqual(["60 succeeded", "120 failed(exit)"]);
+    expect((await stage.store.loops.get({ loopId: loop.id }))?.failureStreak).toBe(1);
+  });
+
+  test("B-048 sleep over three slots: latest runs once and coalesces two, none records three missed, all runs each in turn", async () => {
+    const stage = await openStage();
+    const latest = await addLoop(stage, every(600_000), { catchUp: "latest" }, "latest");
+    const none = await addLoop(stage, every(600_000), { catchUp: "none" }, "none");
+    const each = await addLoop(stage, every(600_000), { catchUp: "all", catchUpLimit: 2 }, "all");
+    stage.setNow(T0 + 1_900_000);
+    expect(await plan(stage, "down")).toMatchObject({ loops: 3, runs: 3 });
+    expect(await work(stage)).toBe(2);
+    expect(await work(stage)).toBe(1);
+    expect(await work(stage)).toBe(0);
+    expect(await words(stage, latest.id)).toEqual(["600..1200x2 coalesced(down)->1800", "1800 succeeded"]);
+    expect(await words(stage, none.id)).toEqual(["600..1800x3 missed(down)"]);
+    expect(await words(stage, each.id)).toEqual(["600 succeeded", "1200 succeeded", "1800 missed(limit)"]);
+  });
+
+  test("overlap: skip joins neighbours, queue waits its turn and is bounded, cancel supersedes, allow runs beside", async () => {
+    const stage = await openStage();
+    const skip = await addLoop(stage, every(10_000), { overlap: "skip" }, "skip");
+    const queue = await addLoop(stage, every(10_000), { overlap: "queue", queueLimit: 1 }, "queue");
+    const cancel = await addLoop(stage, every(10_000), { overlap: "cancel" }, "cancel");
+    const allow = await addLoop(stage, every(10_000), { overlap: "allow" }, "allow");
+    stage.setNow(T0 + 10_000);
+    await plan(stage);
+    const first = (await pass(stage)).mine;
+    expect(first).toHaveLength(4);
+    for (const { attempt } of first)
+      await stage.store.attempts.start({
+        attemptId: attempt.id,
+        token: attempt.token,
+        bootId: "b",
+        folder: attempt.id,
+        awakeAt: 0,
+      });
+    for (const at of [20_000, 30_000]) {
+      stage.setNow(T0 + at);
+      await plan(stage);
+    }
+    expect((await pass(stage)).mine.map(({ run }) => run.loopName)).toEqual(["allow", "allow"]);
+    expect(await words(stage, skip.id)).toEqual(["10 running", "20..30x2 skipped(overlap)"]);
+    expect(await words(stage, queue.id)).toEqual(["10 running", "20 queued", "30 skipped(queue_full)"]);
+    expect(await words(stage, cancel.id)).toEqual(["10 running", "20 cancelled(superseded)", "30 queued"]);
+    expect(await words(stage, allow.id)).toEqual(["10 running", "20 running", "30 running"]);
+    const toEnd = await stage.store.attempts.toEnd({ hostId: stage.hostId });
+    expect(toEnd).toMatchObject([{ superseded: true }]);
+    for (const { attempt, run } of first) {
+      const outcome =
+        run.loopName === "cancel" ? ended({ kind: "cancelled", class: "cancelled", endedBy: "cancel" }) : ended();
+      expect(
+        (await stage.store.attempts.settle({ attemptId: attempt.id, token: attempt.token, outcome, limits })).answer,
+      ).toBe("done");
+    }
+    expect((await pass(stage)).mine.map(({ run }) => run.loopName).toSorted()).toEqual(["cancel", "queue"]);
+    expect((await words(stage, cancel.id))[0]).toBe("10 cancelled(superseded)");
+  });
+
+  test("a paused loop records what passed as skipped, an edit records it as missed, and neither starts past work", async () => {
+    const stage = await openStage();
+    const paused = await addLoop(stage, every(60_000), {}, "paused");
+    const edited = await addLoop(stage, every(60_000), {}, "edited");
+    await stage.store.loops.pause({ loopId: paused.id, reason: "lunch", limits });
+    stage.setNow(T0 + 300_500);
+    await stage.store.loops.edit({ loopId: edited.id, change: { schedule: every(90_000) }, limits });
+    const back = await stage.store.loops.resume({ loopId: paused.id, limits });
+    expect(back).toMatchObject({ status: "active", nextAt: T0 + 360_000 });
+    expect(await words(stage, paused.id)).toEqual(["60..300x5 skipped(paused)"]);
+    expect(await words(stage, edited.id)).toEqual(["60..240x4 missed(edited)", "300 queued"]);
+    expect((await stage.store.loops.get({ loopId: edited.id }))?.nextAt).toBe(T0 + 300_500 + 90_000);
+    expect(await work(stage)).toBe(1);
+  });
+
+  test("the breaker pauses after equal failures, and resuming begins a fresh streak", async () => {
+    const stage = await openStage();
+    const loop = await addLoop(stage, every(10_000), { breaker: 3 });
+    for (let i = 1; i <= 3; i++) {
+      stage.setNow(T0 + i * 10_000);
+      await plan(stage);
+      await work(stage, failed);
+    }
+    const tripped = await stage.store.loops.get({ loopId: loop.id });
+    expect(tripped).toMatchObject({
+      status: "paused",
+      failureStreak: 3,
+      pausedReason: expect.stringContaining("circuit breaker: 3 failures in a row (exit)"),
+    });
+    expect(await plan(stage)).toMatchObject({ loops: 0, wakeAt: null });
+    expect(await stage.store.loops.resume({ loopId: loop.id, limits })).toMatchObject({
+      status: "active",
+      failureStreak: 0,
+    });
+  });
+
+  test("a once loop in the past fires at once and finishes; a dynamic one goes on when its run says", async () => {
+    const stage = await openStage();
+    const once = await addLoop(stage, { kind: "once", at: T0 - 86_400_000 }, { catchUp: "none" }, "once");
+    const dynamic = await addLoop(stage, { kind: "dynamic", firstAt: T0 + 5_000 }, {}, "dynamic");
+    await plan(stage);
+    expect(await work(stage)).toBe(1);
+    expect(await words(stage, once.id)).toEqual(["-86400 succeeded"]);
+    expect(await stage.store.loops.get({ loopId: once.id })).toMatchObject({ status: "finished", nextAt: null });
+    stage.setNow(T0 + 5_000);
+    await plan(stage);
+    expect((await stage.store.loops.get({ loopId: dynamic.id }))?.nextAt).toBeNull();
+    await work(stage, ended({ output: '{"nextAfterMs": 120000}' }));
+    expect((await stage.store.loops.get({ loopId: dynamic.id }))?.nextAt).toBe(T0 + 125_000);
+  });
+
+  test("expiry by successes and by time", async () => {
+    const stage = await openStage();
+    const successes = await addLoop(stage, every(10_000), { expiresAfterRuns: 2 }, "successes");
+    const time = await addLoop(stage, every(10_000), { expiresAt: T0 + 25_000 }, "time");
+    for (const at of [10_000, 20_000, 30_000]) {
+      stage.setNow(T0 + at);
+      await plan(stage);
+      await work(stage);
+    }
+    expect((await stage.store.loops.get({ loopId: successes.id }))?.status).toBe("expired");
+    expect((await stage.store.loops.get({ loopId: time.id }))?.status).toBe("expired");
+    expect(await words(stage, time.id)).toEqual(["10 succeeded", "20 succeeded"]);
+  });
+
+  test("run now: the due slot first, then a try that waits, else beside the schedule; a busy skip loop says so", async () => {
+    const stage = await openStage();
+    const loop = await addLoop(stage, every(60_000), { attempts: 2 });
+    const now = () => stage.store.loops.runNow({ loopId: loop.id, by: "person", parentRunId: null, limits });
+    expect(await now()).toMatchObject({ source: "ad_hoc", skipped: null });
+    expect(await now()).toMatchObject({ source: "ad_hoc", skipped: "overlap", runId: null });
+    await work(stage);
+    stage.setNow(T0 + 60_000);
+    expect(await now()).toMatchObject({ source: "due_slot", skipped: null });
+    await work(stage, failed);
+    expect(await words(stage, loop.id)).toEqual(["60 waiting"]);
+    expect(await now()).toMatchObject({ source: "retry_slot" });
+    await work(stage);
+    expect(await words(stage, loop.id)).toEqual(["60 succeeded"]);
+  });
+});
+
+describe("attempts under tokens", () => {
+  const draft = (stage: Stage) => ({
+    kind: "command" as const,
+    target,
+    policy: runPolicy.parse({ attempts: 2, backoffMs: 1_000 }),
+    originKind: "person" as const,
+    originId: null,
+    idempotencyKey: null,
+    parentRunId: null,
+    hostPin: stage.hostId,
+    limits,
+  });
+
+  test("a settled attempt answers a repeat from its receipt, and other evidence is an event", async () => {
+    const stage = await openStage();
+    const { run } = await stage.store.runs.add(draft(stage));
+    const [one] = (await pass(stage)).mine;
+    if (one === undefined) throw new Error("granted");
+    const at = { attemptId: one.attempt.id, token: one.attempt.token };
+    await stage.store.attempts.start({ ...at, bootId: "b", folder: "f", awakeAt: 0 });
+    const first = await stage.store.attempts.settle({ ...at, outcome: ended(), limits });
+    expect(first).toEqual({ answer: "done", step: "succeeded", run: "succeeded" });
+    expect(await stage.store.attempts.settle({ ...at, outcome: ended(), limits })).toEqual(first);
+    expect(await stage.store.attempts.settle({ ...at, outcome: failed, limits })).toMatchObject({
+      answer: "already_ended",
+      run: "succeeded",
+    });
+    const tree = await stage.store.runs.get({ runId: run.id });
+    expect(tree?.run.status).toBe("succeeded");
+    const events = (await stage.store.events.list({ after: null, limit: 100, runId: run.id })).items;
+    expect(events.map((event) => event.number)).toEqual(events.map((_, i) => i + 1));
+    expect(events.at(-1)?.type).toBe("attempt.late_evidence");
+  });
+
+  test("B-062 an adopted attempt refuses the old token everywhere", async () => {
+    const stage = await openStage();
+    await stage.store.runs.add(draft(stage));
+    const [one] = (await pass(stage)).mine;
+    if (one === undefined) throw new Error("granted");
+    const old = { attemptId: one.attempt.id, token: one.attempt.token };
+    await stage.store.attempts.start({ ...old, bootId: "b", folder: "f", awakeAt: 0 });
+    const again = await stage.store.hosts.join({
+      hostId: stage.hostId,
+      name: "one",
+      machineId: "m",
+      bootId: "b",
+      version: "0",
+      leaseMs: 60_000,
+      commandCap: 1,
+      agentCap: 1,
+    });
+    expect(again.incarnation).toBe(2);
+    const adopted = await stage.store.attempts.adopt({ ...old, hostId: stage.hostId, incarnation: 2, leaseMs: 60_000 });
+    expect(adopted).toEqual({ answer: "done", token: old.token + 1 });
+    expect(await stage.store.attempts.run({ ...old, pid: 5, pidStarted: "1", startedAt: 1 })).toBe("superseded");
+    expect(await stage.store.attempts.ending({ ...old, by: "cancel" })).toBe("superseded");
+    expect((await stage.store.attempts.settle({ ...old, outcome: ended(), limits })).answer).toBe("superseded");
+    expect((await stage.store.attempts.settle({ ...old, token: adopted.token, outcome: ended(), limits })).answer).toBe(
+      "done",
+    );
+  });
+
+  test("what never started goes back uncounted, and twenty in a row are a crash loop", async () => {
+    const stage = await openStage();
+    const { run } = await stage.store.runs.add(draft(stage));
+    const never = ended({ kind: "never_started", class: "spawn", exitStatus: null, startedAt: null });
+    for (let i = 1; i <= 20; i++) {
+      const [one] = (await pass(stage)).mine;
+      if (one === undefined) throw new Error(`granted ${i}`);
+      expect(one.attempt.number).toBe(i);
+      await stage.store.attempts.settle({
+        attemptId: one.attempt.id,
+        token: one.attempt.token,
+        outcome: never,
+        limits,
+      });
+      stage.setNow(stage.now() + 3_600_000);
+      await stage.store.steps.wake({ limit: 10 });
+    }
+    const tree = await stage.store.runs.get({ runId: run.id });
+    expect(tree?.run).toMatchObject({ status: "failed", reason: "crash_loop", error: { class: "crash_loop" } });
+    expect(tree?.steps[0]?.triesCounted).toBe(0);
+  });
+
+  test("a failed try waits for its pause, then tries again up to its limit", async () => {
+    const stage = await openStage();
+    const { run } = await stage.store.runs.add(draft(stage));
+    await work(stage, failed);
+    const waiting = await stage.store.runs.get({ runId: run.id });
+    expect(waiting?.run).toMatchObject({ status: "waiting", reason: "retry" });
+    expect(await work(stage, failed)).toBe(0);
+    const wakeAt = waiting?.run.wakeAt ?? 0;
+    expect(wakeAt - stage.now()).toBeGreaterThanOrEqual(500);
+    expect(wakeAt - stage.now()).toBeLessThanOrEqual(1_500);
+    stage.setNow(wakeAt);
+    expect(await stage.store.steps.wake({ limit: 10 })).toMatchObject({ woken: 1 });
+    expect(await work(stage, failed)).toBe(1);
+    expect((await stage.store.runs.get({ runId: run.id }))?.run).toMatchObject({
+      status: "failed",
+      reason: "exit",
+      error: { class: "exit", message: "exit 1" },
+    });
+  });
+
+  test("a host cap of one lets one in, says why the other waits, and the claim goes with the attempt", async () => {
+    const stage = await openStage();
+    await stage.store.admission.setLimit({ resource: `host:${stage.hostId}:command`, limit: 1 });
+    await stage.store.runs.add(draft(stage));
+    const second = await stage.store.runs.add(draft(stage));
+    const one = await pass(stage);
+    expect(one.mine).toHaveLength(1);
+    expect(await pass(stage)).toMatchObject({ granted: 0, refused: [{ refusal: { code: "cap", used: 1, limit: 1 } }] });
+    const step = (await stage.store.runs.get({ runId: second.run.id }))?.steps[0];
+    expect(await stage.store.admission.explain({ stepId: step?.id ?? "" })).toMatchObject({
+      refusal: { code: "cap", used: 1, limit: 1 },
+      ahead: 0,
+    });
+    const attempt = one.mine[0]?.attempt;
+    await stage.store.attempts.settle({
+      attemptId: attempt?.id ?? "",
+      token: attempt?.token ?? 0,
+      outcome: ended({ kind: "cancelled", class: "cancelled" }),
+      limits,
+    });
+    expect((await pass(stage)).mine).toHaveLength(1);
+  });
+
+  test("cancel ends at once what has not started, and asks the host of what has", async () => {
+    const stage = await openStage();
+    const idle = await stage.store.runs.add(draft(stage));
+    expect(await stage.store.runs.cancel({ runId: idle.run.id, by: "person", reason: "no need", limits })).toBe(
+      "cancelled",
+    );
+    expect(await stage.store.runs.cancel({ runId: idle.run.id, by: "person", reason: "no need", limits })).toBe(
+      "already_ended",
+    );
+    const busy = await stage.store.runs.add(draft(stage));
+    const [one] = (await pass(stage)).mine;
+    expect(await stage.store.runs.cancel({ runId: busy.run.id, by: "person", reason: "no need", limits })).toBe(
+      "requested",
+    );
+    expect(
+      await stage.store.attempts.start({
+        attemptId: one?.attempt.id ?? "",
+        token: one?.attempt.token ?? 0,
+        bootId: "b",
+        folder: "f",
+        awakeAt: 0,
+      }),
+    ).toBe("cancelled");
+    await stage.store.attempts.settle({
+      attemptId: one?.attempt.id ?? "",
+      token: one?.attempt.token ?? 0,
+      outcome: ended({ kind: "never_started", class: "cancelled" }),
+      limits,
+    });
+    expect((await stage.store.runs.get({ runId: busy.run.id }))?.run).toMatchObject({
+      status: "cancelled",
+      reason: "no need",
+    });
+  });
+
+  test("ids answer to prefixes, suffixes and names", async () => {
+    const stage = await openStage();
+    const loop = await addLoop(stage, every(60_000), {}, "nightly");
+    const { run } = await stage.store.runs.add(draft(stage));
+    const find = async (kind: "loop" | "run", ref: string) =>
+      (await stage.store.things.resolve({ kind, ref, limit: 5 })).map((thing) => thing.id);
+    expect(await find("loop", "nightly")).toEqual([loop.id]);
+    expect(await find("loop", loop.id.slice(-6))).toEqual([loop.id]);
+    expect(await find("run", run.id.slice(-6))).toEqual([run.id]);
+    expect(await find("run", run.id.slice(0, 20))).toEqual([run.id]);
+    expect(await find("run", "nothing")).toEqual([]);
+  });
+});
