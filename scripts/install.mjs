@@ -53,12 +53,29 @@ function writable(folder) {
 }
 
 /**
+ * The folder below which the headers of the very Node that runs are: beside its program, or where the npm package `node`
+ * keeps them. Undefined when there are none, or only those of another version.
+ */
+function findHeaders() {
+  const prefix = dirname(dirname(process.execPath));
+  const packaged = `node-${process.platform}-${process.arch}`;
+  const [major, minor, patch] = process.versions.node.split(".");
+  return [prefix, join(prefix, "node_modules", packaged), join(prefix, "..", packaged)].find((folder) => {
+    const file = join(folder, "include/node/node_version.h");
+    if (!existsSync(file)) return false;
+    const text = readFileSync(file, "utf8");
+    const says = (/** @type {string} */ name) => new RegExp(`#define NODE_${name}_VERSION (\\d+)`).exec(text)?.[1];
+    return says("MAJOR") === major && says("MINOR") === minor && says("PATCH") === patch;
+  });
+}
+
+/**
  * The environment for npm: the headers of the very Node that runs, so that native code is compiled without a download;
  * and a cache inside the clone when the home cannot hold one or nothing may be left outside.
  * @param {boolean} selfContained
  */
 function npmEnvironment(selfContained) {
-  const prefix = dirname(dirname(process.execPath));
+  const headers = findHeaders();
   const home = process.env["HOME"] ?? "";
   return {
     ...process.env,
@@ -67,7 +84,7 @@ function npmEnvironment(selfContained) {
     npm_config_update_notifier: "false",
     // `npm test --silent` hands its silence down, and with it the reason of a failure.
     npm_config_loglevel: "notice",
-    ...(existsSync(join(prefix, "include/node/node.h")) ? { npm_config_nodedir: prefix } : {}),
+    ...(headers === undefined ? {} : { npm_config_nodedir: headers }),
     ...(selfContained || !writable(home) ? { npm_config_cache: join(root, ".cache/npm") } : {}),
     ...(home === "" ? { HOME: join(root, ".cache/home") } : {}),
   };
