@@ -1,0 +1,222 @@
+import type { Stats } from "node:fs";
+import { linkSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { AppError } from "../core/errors.ts";
+import type { Identity } from "./processes.ts";
+import { parseIdentity } from "./processes.ts";
+
+/**
+ * The files of an attempt's folder (0700; each file 0600).
+ *
+ * | file | written by | means |
+ * | --- | --- | --- |
+ * | `stdin` | prepare | what the command reads |
+ * | `void` | prepare | the text of the tombstone: planting is a link(2) to it, so it needs no room on a full disk |
+ * | `scrub` | prepare | fingerprints of the secrets, never the secrets (`scrub.ts`) |
+ * | `prepared` | prepare | what later judgements need: variables, repository, working directory (`Prepared`) |
+ * | `out`, `err` | the command, appended | its outputs, raw; `out.pipe` and `err.pipe` beside them with `output: "pipe"` |
+ * | `output` | the command | `DROVER_OUTPUT` |
+ * | `holes` | trim | the ranges of `out` and `err` that were given back to the disk (`log-cap.ts`) |
+ * | `id` | shim, first | its own stat line: pid, session, start time |
+ * | `run` | shim or tombstone, never both | the ticket; lines below |
+ * | `../ended/<folder>` | shim, last | a bell, never evidence |
+ *
+ * Lines of `run`, each counting only with its newline: `go` (ticket of the shim) or `void` (tombstone); then `group PATH`
+ * (it entered that cgroup), `reaper yes` (it is a child subreaper), `cmd STAT` (the command's own process, `cmd -` where
+ * unknown), `nocwd`, `nocmd`, `noexec`, `exit N UPTIME`, `left N` (children that a subreaper still has).
+ */
+export const FILES = {
+  stdin: "stdin",
+  tombstone: "void",
+  scrub: "scrub",
+  prepared: "prepared",
+  stdout: "out",
+  stderr: "err",
+  output: "output",
+  holes: "holes",
+  id: "id",
+  run: "run",
+} as const;
+
+/** Folder of the bells, beside the attempts' folders. */
+export const BELLS = "ended";
+
+/** The file of one output. */
+export const streamFile = (stream: "stdout" | "stderr"): string => FILES[stream];
+
+/** What `prepare` saw and later judgements need. Holds no secret. */
+export interface Prepared {
+  readonly cwd: string;
+  /** The variables that drover set, without the run token. */
+  readonly variables: Readonly<Record<string, string>>;
+  /** The working directory's repository at the start; null where there is none or nothing asks for it. */
+  readonly repository: {
+    readonly head: string | null;
+    readonly digest: string;
+    readonly tips: readonly string[];
+  } | null;
+}
+
+/** A bare folder name `<attempt id>.<token>`; anything else could name a place outside the runs folder. */
+export function requireFolderName(folder: string): string {
+  if (!/^[A-Za-z0-9_-]+\.\d+$/.test(folder))
+    throw new AppError("invalid", "folder_invalid", `not an attempt's folder: ${JSON.stringify(folder)}`);
+  return folder;
+}
+
+/** The attempt's id in its folder's name, which is also its mark. */
+export const attemptIdOf = (folder: string): string => folder.slice(0, folder.lastIndexOf("."));
+
+/** What `run` says. */
+export interface RunRecord {
+  /** null: created, but the first line is not whole. */
+  readonly ticket: "go" | "void" | null;
+  readonly command: Identity | null;
+  /** True once a `cmd` line is there, also where it cannot name the process. */
+  readonly commandSeen: boolean;
+  readonly fault: "nocwd" | "nocmd" | "noexec" | null;
+  readonly exit: { readonly status: number; readonly uptimeMs: number | null } | null;
+  readonly cgroup: string | null;
+  readonly reaper: boolean;
+  /** Children that the shim as a subreaper had at its end. */
+  readonly left: number | null;
+}
+
+/** Reads the text of `run`; lines without their newline do not count, lines of a newer version are skipped. */
+export function parseRun(text: string): RunRecord {
+  const lines = text.split("\n").slice(0, -1);
+  const [first] = lines;
+  let command: Identity | null = null;
+  let commandSeen = false;
+  let fault: RunRecord["fault"] = null;
+  let exit: RunRecord["exit"] = null;
+  let cgroup: string | null = null;
+  let reaper = false;
+  let left: number | null = null;
+  for (const line of lines.slice(1)) {
+    const space = line.indexOf(" ");
+    const word = space < 0 ? line : line.slice(0, space);
+    const rest = space < 0 ? "" : line.slice(space + 1);
+    switch (word) {
+      case "cmd":
+        commandSeen = true;
+        command = parseIdentity(rest);
+        break;
+      case "nocwd":
+      case "nocmd":
+      case "noexec":
+        fault ??= word;
+        break;
+      case "exit": {
+        const [status, uptime] = rest.split(" ");
+        if (exit !== null || !/^\d+$/.test(status ?? "")) break;
+        const seconds = Number.parseFloat(uptime ?? "");
+        exit = { status: Number(status), uptimeMs: Number.isFinite(seconds) ? Math.round(seconds * 1000) : null };
+        break;
+      }
+      case "group":
+        cgroup = rest;
+        break;
+      case "reaper":
+        reaper = rest === "yes";
+        break;
+      case "left":
+        left = /^\d+$/.test(rest) ? Number(rest) : null;
+        break;
+    }
+  }
+  return {
+    ticket: first === "go" || first === "void" ? first : null,
+    command,
+    commandSeen,
+    fault,
+    exit,
+    cgroup,
+    reaper,
+    left,
+  };
+}
+
+/** The files as they are at one moment. */
+export interface FolderState {
+  readonly there: boolean;
+  readonly shim: Identity | null;
+  /** `id` exists but is not whole: its writer had no room, or died within a system call. */
+  readonly idTorn: boolean;
+  readonly run: RunRecord | null;
+  readonly startedAt: number;
+  readonly endedAt: number;
+}
+
+/** Reads `id` and `run`. A file that vanishes in between reads as absent; other errors (EIO, EACCES) are thrown. */
+export function readFolder(path: string): FolderState {
+  const id = readText(join(path, FILES.id));
+  const run = readText(join(path, FILES.run));
+  const idLine = id?.endsWith("\n") === true ? id.slice(0, -1) : null;
+  const shim = idLine === null ? null : parseIdentity(idLine);
+  let startedAt = 0;
+  let endedAt = 0;
+  if (run !== null) {
+    const stat = statOf(join(path, FILES.run));
+    endedAt = Math.round(stat?.mtimeMs ?? 0);
+    // Some file systems keep no time of birth; `id` is written once, just before.
+    const born = stat?.birthtimeMs ?? 0;
+    startedAt = Math.round(born > 0 && born <= endedAt + 1 ? born : (statOf(join(path, FILES.id))?.mtimeMs ?? endedAt));
+  }
+  return {
+    there: statOf(path) !== null,
+    shim,
+    idTorn: id !== null && shim === null,
+    run: run === null ? null : parseRun(run),
+    startedAt,
+    endedAt,
+  };
+}
+
+const isAbsent = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
+
+/** The text of a file, null when there is none. */
+export function readText(path: string): string | null {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    if (isAbsent(error)) return null;
+    throw error;
+  }
+}
+
+/** What is at that path, null when nothing is. */
+export function statOf(path: string): Stats | null {
+  return statSync(path, { throwIfNoEntry: false }) ?? null;
+}
+
+/**
+ * Declares "never started" for good, or finds that the shim was first. One step on the disk: with create-then-write, a
+ * death between the two leaves a `run` that nobody can read.
+ */
+export function plantTombstone(path: string): "planted" | "refused" | "gone" {
+  try {
+    linkSync(join(path, FILES.tombstone), join(path, FILES.run));
+    return "planted";
+  } catch (error) {
+    if (isAbsent(error)) return "gone";
+    if (error instanceof Error && "code" in error) {
+      if (error.code === "EEXIST") return "refused";
+      if (error.code === "ENOSPC" || error.code === "EDQUOT") throw noSpace(path, error);
+    }
+    throw error;
+  }
+}
+
+/** The one error for a full disk. */
+export const noSpace = (path: string, cause: unknown): AppError =>
+  new AppError("unreachable", "no_space", "no space is left on the disk that holds the runs", {
+    hint: "free some space; work goes on by itself",
+    path,
+    cause,
+  });
+
+/** Whether an error of the file system says that there is no room. */
+export const isFull = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && (error.code === "ENOSPC" || error.code === "EDQUOT");

@@ -1,0 +1,51 @@
+import { createHash } from "node:crypto";
+import { mkdirSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
+import { join } from "node:path";
+
+/** Makes a cgroup for each attempt, where this process may: as root, or in a subtree that was delegated to us. */
+export interface Cgroups {
+  /** A fresh cgroup; null when it cannot be made now. */
+  make(folder: string): string | null;
+  /** Removes a cgroup that is empty; one that is not stays. */
+  remove(cgroup: string): void;
+}
+
+/**
+ * Opens the place for our cgroups: a child of our own in the unified hierarchy, named after the runs folder. Null where we
+ * may not make one (then trees are found by session, descendants and mark).
+ */
+export function openCgroups(runsFolder: string): Cgroups | null {
+  try {
+    const mount = /^\S+ \S+ \S+ \S+ (\S+) [^\n]* - cgroup2 /m.exec(readFileSync("/proc/self/mountinfo", "utf8"))?.[1];
+    const own = /^0::(\/.*)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
+    if (mount === undefined || own === undefined) return null;
+    const place = join(mount, own, `drover-${createHash("sha256").update(runsFolder).digest("hex").slice(0, 12)}`);
+    mkdirSync(place, { recursive: true });
+    // Those of attempts that ended while nobody looked; the kernel refuses the others.
+    for (const entry of readdirSync(place, { withFileTypes: true }))
+      if (entry.isDirectory()) removeEmpty(join(place, entry.name));
+    // To be allowed to make it is not to be allowed to move into it: the first shim finds out and goes on without.
+    return {
+      make(folder) {
+        const cgroup = join(place, folder);
+        try {
+          mkdirSync(cgroup);
+          return cgroup;
+        } catch {
+          return null; // the limit of cgroups, or the hierarchy was taken from us
+        }
+      },
+      remove: removeEmpty,
+    };
+  } catch {
+    return null; // no cgroup v2 here, or not for us
+  }
+}
+
+function removeEmpty(cgroup: string): void {
+  try {
+    rmdirSync(cgroup);
+  } catch {
+    // EBUSY: something is in it still; the next opening tries again
+  }
+}

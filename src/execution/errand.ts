@@ -1,0 +1,131 @@
+import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import type { EndReport } from "../core/ports.ts";
+import type { ProcessTable } from "./processes.ts";
+import { ATTEMPT_MARK, ERRAND_MARK } from "./processes.ts";
+import { endTree } from "./tree.ts";
+
+/** A short command on drover's own account: git, a check, a hook, a command that prints a secret. */
+export interface Errand {
+  readonly argv: readonly [string, ...string[]];
+  readonly cwd: string;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly input?: string;
+  /** For the whole tree, draining of outputs included. */
+  readonly timeoutMs: number;
+  /** Bytes of each output that are kept: the first with `head`, else the last. */
+  readonly keepBytes: number;
+  readonly keep: "head" | "tail";
+  /** From TERM to KILL when the limit ends it. */
+  readonly graceMs?: number;
+}
+
+/** How an errand ended. Nothing of it is left, as far as `report` can say. */
+export interface ErrandEnd {
+  /** null when the limit, a signal or a failure to start ended it. */
+  readonly exit: number | null;
+  readonly timedOut: boolean;
+  readonly stdout: Buffer;
+  readonly stderr: Buffer;
+  /** More was printed than kept. */
+  readonly cut: boolean;
+  /** Why it could not be started. */
+  readonly fault: string | null;
+  readonly report: EndReport | null;
+}
+
+/** What is still in a pipe when the command has ended comes within this time; a helper that holds the pipe gets no more. */
+const DRAIN_MS = 200;
+
+/**
+ * Runs an errand to its end or its limit, whatever helpers it leaves: they are ended too and cannot delay the answer. Never throws.
+ * @param sweep whether what is left after a timely end is looked for; a list of all processes, so not for each call of git
+ */
+export async function runErrand(errand: Errand, table: ProcessTable, sweep = true): Promise<ErrandEnd> {
+  const id = randomUUID();
+  const { [ATTEMPT_MARK]: _ofAnother, ...environment } = errand.environment; // else an attempt's sweep would end us
+  const stdout = keeper(errand);
+  const stderr = keeper(errand);
+  return await new Promise((resolve) => {
+    const child = spawn(errand.argv[0], errand.argv.slice(1), {
+      cwd: errand.cwd,
+      env: { ...environment, [ERRAND_MARK]: id },
+      detached: true,
+      stdio: ["pipe", "pipe", "pipe"],
+    });
+    // Read at once: while we have not been told of its end, the pid cannot be another's.
+    const leader = child.pid === undefined ? null : table.read(child.pid);
+    let timedOut = false;
+    let finished = false;
+    const end = async (exit: number | null, fault: string | null) => {
+      if (finished) return;
+      finished = true;
+      clearTimeout(limit);
+      const { pid } = child;
+      let report: EndReport | null = null;
+      if (pid !== undefined && (timedOut || sweep)) {
+        const tree = { leader, recorder: false, mark: `${ERRAND_MARK}=${id}`, cgroup: null, reaper: false };
+        report = await endTree(tree, timedOut ? (errand.graceMs ?? 0) : 0, table).catch(() => null);
+      }
+      child.stdout.destroy();
+      child.stderr.destroy();
+      child.stdin.destroy();
+      resolve({
+        exit: timedOut ? null : exit,
+        timedOut,
+        stdout: stdout.bytes(),
+        stderr: stderr.bytes(),
+        cut: stdout.isCut() || stderr.isCut(),
+        fault,
+        report,
+      });
+    };
+    const limit = setTimeout(() => {
+      timedOut = true;
+      void end(null, null);
+    }, errand.timeoutMs);
+    child.stdout.on("data", stdout.add);
+    child.stderr.on("data", stderr.add);
+    // Before anything is written: a child that is gone already answers with EPIPE.
+    child.stdin.on("error", () => {});
+    child.stdout.on("error", () => {});
+    child.stderr.on("error", () => {});
+    child.on("error", (error) => void end(null, error.message));
+    child.on("exit", (exit) => {
+      const drained = setTimeout(() => void end(exit, null), DRAIN_MS);
+      child.on("close", () => {
+        clearTimeout(drained);
+        void end(exit, null);
+      });
+    });
+    child.stdin.end(errand.input ?? "");
+  });
+}
+
+/** Keeps the first or last bytes of an output in bounded memory. */
+function keeper({ keepBytes, keep }: Errand) {
+  let chunks: Buffer[] = [];
+  let total = 0;
+  let cut = false;
+  return {
+    add(chunk: Buffer) {
+      if (keep === "head") {
+        const room = keepBytes - total;
+        cut ||= chunk.length > room;
+        if (room <= 0) return;
+        chunks.push(chunk.subarray(0, room));
+        total += Math.min(room, chunk.length);
+        return;
+      }
+      chunks.push(chunk);
+      total += chunk.length;
+      if (total <= 2 * keepBytes) return;
+      const last = Buffer.concat(chunks).subarray(-keepBytes);
+      chunks = [Buffer.from(last)];
+      total = last.length;
+      cut = true;
+    },
+    bytes: () => (keep === "head" ? Buffer.concat(chunks) : Buffer.concat(chunks).subarray(-keepBytes)),
+    isCut: () => cut || total > keepBytes,
+  };
+}

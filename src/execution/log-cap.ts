@@ -1,0 +1,119 @@
+import { execFile } from "node:child_process";
+import { closeSync, openSync, readSync, renameSync, rmSync, statfsSync, writeFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { FILES, readText, statOf, streamFile } from "./attempt-folder.ts";
+
+/** How much of an output stays on the disk. */
+export interface LogCap {
+  /** Nothing is given back before a stream occupies this much. */
+  readonly softBytes: number;
+  readonly headBytes: number;
+  readonly tailBytes: number;
+  /** At most one punch per attempt and this time: a punch first writes the range out, which would slow a burst. */
+  readonly everyMs: number;
+}
+
+/** 64 MiB a stream, of which 4 MiB from the beginning and 16 MiB from the end are kept (`cli.md`, Defaults). */
+export const DEFAULT_LOG_CAP: LogCap = {
+  softBytes: 64 * 1024 * 1024,
+  headBytes: 4 * 1024 * 1024,
+  tailBytes: 16 * 1024 * 1024,
+  everyMs: 10_000,
+};
+
+/** The range of a stream that was given back; it reads as zeros. */
+export interface Hole {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Holes by stream. */
+export interface Holes {
+  readonly stdout?: Hole | undefined;
+  readonly stderr?: Hole | undefined;
+}
+
+const hole = z.object({ from: z.number().int().min(0), to: z.number().int().min(0) });
+const holesFile = z.object({ stdout: hole.optional(), stderr: hole.optional() });
+
+/** The holes of an attempt's outputs. */
+export function readHoles(path: string): Holes {
+  const text = readText(join(path, FILES.holes));
+  return text === null ? {} : holesFile.parse(JSON.parse(text));
+}
+
+function writeHoles(path: string, holes: Holes): void {
+  const place = join(path, FILES.holes);
+  writeFileSync(`${place}.new`, JSON.stringify(holes), { mode: 0o600 });
+  renameSync(`${place}.new`, place); // a reader sees the old or the new one whole
+}
+
+const BLOCK = 4096;
+const down = (bytes: number): number => Math.floor(bytes / BLOCK) * BLOCK;
+
+/**
+ * Gives the middle of each stream that is over the cap back to the disk. Offsets stay valid, the writer notices nothing.
+ * `holes` is written before the punch, so that no reader takes zeros for output. Where holes are refused (or there is no
+ * `fallocate`), an ended attempt's stream is copied into a sparse file in its place; a live one is left alone.
+ */
+export async function capLogs(path: string, cap: LogCap, ended: boolean, fallocate: string | null): Promise<void> {
+  for (const stream of ["stdout", "stderr"] as const) {
+    const file = join(path, streamFile(stream));
+    const found = statOf(file);
+    // The length never shrinks; what counts is what it occupies.
+    if (found === null || found.blocks * 512 <= cap.softBytes) continue;
+    const holes = readHoles(path);
+    const from = down(cap.headBytes);
+    const to = down(found.size - cap.tailBytes);
+    const start = Math.max(from, holes[stream]?.to ?? from);
+    if (to <= start) continue;
+    writeHoles(path, { ...holes, [stream]: { from, to } });
+    if (fallocate !== null && (await punch(fallocate, file, start, to - start))) continue;
+    if (ended && hasRoom(path, cap)) copySparse(file, from, to);
+    else writeHoles(path, holes);
+  }
+}
+
+const hasRoom = (path: string, cap: LogCap): boolean => {
+  const disk = statfsSync(path);
+  return disk.bavail * disk.bsize > 2 * (cap.headBytes + cap.tailBytes);
+};
+
+/** Asynchronous: the flush before a punch takes as long as the disk. */
+function punch(fallocate: string, file: string, offset: number, length: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    execFile(
+      fallocate,
+      ["-p", "-o", String(offset), "-l", String(length), file],
+      { env: {}, timeout: 60_000 },
+      (error) => resolve(error === null),
+    );
+  });
+}
+
+/** The same file with its middle never written; only when nobody appends any more. */
+function copySparse(file: string, from: number, to: number): void {
+  const place = `${file}.sparse`;
+  const source = openSync(file, "r");
+  const target = openSync(place, "wx", 0o600);
+  try {
+    const buffer = Buffer.allocUnsafe(1024 * 1024);
+    const copy = (start: number, end: number) => {
+      let at = start;
+      while (at < end) {
+        const read = readSync(source, buffer, 0, Math.min(buffer.length, end - at), at);
+        if (read === 0) return;
+        writeSync(target, buffer, 0, read, at);
+        at += read;
+      }
+    };
+    copy(0, from);
+    copy(to, Number.MAX_SAFE_INTEGER);
+    renameSync(place, file);
+  } finally {
+    closeSync(source);
+    closeSync(target);
+    rmSync(place, { force: true });
+  }
+}

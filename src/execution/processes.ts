@@ -1,0 +1,293 @@
+import { execFileSync } from "node:child_process";
+import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
+
+/** One living or dead entry of the process table. */
+export interface Process {
+  readonly pid: number;
+  readonly parent: number;
+  readonly group: number;
+  readonly session: number;
+  /** One letter of `ps`: `Z` and `X` are dead, `T` is stopped. */
+  readonly state: string;
+  /** Identity together with the pid: clock ticks since boot on Linux, `lstart` where only `ps` can tell. */
+  readonly started: string;
+}
+
+/** A process as a file remembers it; `started` is null where the shim cannot know it. */
+export interface Identity {
+  readonly pid: number;
+  readonly session: number;
+  readonly started: string | null;
+}
+
+/** The environment variable that marks every process of an attempt. */
+export const ATTEMPT_MARK = "DROVER_ATTEMPT_ID";
+/** The same for what drover runs on its own account: hooks, checks, commands that print a secret. */
+export const ERRAND_MARK = "DROVER_ERRAND_ID";
+
+/** The table at one moment, indexed by what makes a process belong to a tree. */
+export interface Snapshot {
+  readonly all: readonly Process[];
+  readonly byPid: ReadonlyMap<number, Process>;
+  readonly byParent: ReadonlyMap<number, readonly Process[]>;
+  readonly bySession: ReadonlyMap<number, readonly Process[]>;
+  readonly byGroup: ReadonlyMap<number, readonly Process[]>;
+  /** By `NAME=value` of the two marks. */
+  readonly byMark: ReadonlyMap<string, readonly Process[]>;
+}
+
+/** The process table of this host. Linux reads /proc; the other backend asks `ps` and knows whole seconds only. */
+export interface ProcessTable {
+  readonly backend: "proc" | "ps";
+  /** One process, dead ones included; null when there is no such pid. */
+  read(pid: number): Process | null;
+  /** Everything, marks included. Costs about 20 ms for 500 processes. */
+  snapshot(): Snapshot;
+  /** The number that the kernel gave to the newest process; null where it does not say. The same twice: none was made between. */
+  lastPid(): number | null;
+}
+
+/** Zombies answer to signal 0 and keep their pid, so only the state tells. */
+export const isAlive = (process: Process | null): process is Process =>
+  process !== null && process.state !== "Z" && process.state !== "X";
+
+/** True when the very process that `identity` names still runs. */
+export function isSame(process: Process | null, identity: Identity): process is Process {
+  // Many processes start within one tick: only pid and start time together name one.
+  return (
+    isAlive(process) &&
+    process.pid === identity.pid &&
+    (identity.started === null || process.started === identity.started)
+  );
+}
+
+/**
+ * Reads one line of /proc/PID/stat. The command's name stands in parentheses and may hold spaces, parentheses and
+ * newlines: only the last `)` is certain.
+ */
+export function parseStat(line: string): Process | null {
+  const nameEnd = line.lastIndexOf(")");
+  if (nameEnd < 0) return null;
+  const pid = Number.parseInt(line, 10);
+  const fields = line.slice(nameEnd + 2).split(" ");
+  const [state, parent, group, session] = fields;
+  const started = fields[19]; // field 22 of the whole line
+  if (
+    !(pid > 0) ||
+    state === undefined ||
+    session === undefined ||
+    started === undefined ||
+    !/^\d+$/.test(started.trim())
+  )
+    return null;
+  return {
+    pid,
+    parent: Number(parent),
+    group: Number(group),
+    session: Number(session),
+    state,
+    started: started.trim(),
+  };
+}
+
+/** The identity that a shim wrote: a stat line, or a bare pid where there is no /proc. Null when it is not whole. */
+export function parseIdentity(line: string): Identity | null {
+  const stat = parseStat(line);
+  if (stat !== null) return stat.pid > 1 ? { pid: stat.pid, session: stat.session, started: stat.started } : null;
+  if (!/^\d+$/.test(line)) return null;
+  const pid = Number(line);
+  return pid > 1 ? { pid, session: pid, started: null } : null;
+}
+
+/** The table of this platform. */
+export const openProcessTable = (
+  backend: "proc" | "ps" = process.platform === "linux" ? "proc" : "ps",
+): ProcessTable => (backend === "proc" ? procTable() : psTable());
+
+// One buffer for every read of /proc: a Buffer for each of 500 environments doubles the cost.
+const shared = Buffer.allocUnsafe(256 * 1024);
+
+/** The whole of a small kernel file, at most the shared buffer; null when it cannot be read. Valid until the next call. */
+function peek(path: string): Buffer | null {
+  let descriptor: number;
+  try {
+    descriptor = openSync(path, "r");
+  } catch {
+    return null; // gone meanwhile, or another user's
+  }
+  try {
+    let length = 0;
+    for (;;) {
+      const read = readSync(descriptor, shared, length, shared.length - length, null);
+      length += read;
+      if (read === 0 || length === shared.length) return shared.subarray(0, length);
+    }
+  } catch {
+    return null; // ESRCH: it ended between open and read
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Processes ordered by nothing; kernel threads have neither environment nor anything of ours. */
+function procTable(): ProcessTable {
+  // A process may overwrite its environment (a long title does): what was seen once stays true of that pid and start.
+  let remembered = new Map<string, string[]>();
+  const read = (pid: number): Process | null => {
+    const stat = pid > 0 ? peek(`/proc/${pid}/stat`) : null;
+    return stat === null ? null : parseStat(stat.toString("latin1"));
+  };
+  return {
+    backend: "proc",
+    read,
+    snapshot() {
+      const all: Process[] = [];
+      const marks = new Map<string, string[]>();
+      for (const name of readdirSync("/proc")) {
+        const code = name.charCodeAt(0);
+        if (code < 48 || code > 57) continue;
+        const found = read(Number(name));
+        if (found === null) continue;
+        all.push(found);
+        if (!isAlive(found) || found.parent === 2) continue;
+        const key = `${found.pid}:${found.started}`;
+        const seen = remembered.get(key) ?? readMarks(found.pid);
+        if (seen.length > 0) marks.set(key, seen);
+      }
+      remembered = marks;
+      return index(all, (found) => marks.get(`${found.pid}:${found.started}`) ?? []);
+    },
+    lastPid() {
+      const load = peek("/proc/loadavg")?.toString("latin1").trim().split(" ").at(-1);
+      return load === undefined || !/^\d+$/.test(load) ? null : Number(load);
+    },
+  };
+}
+
+const MARKS = [ATTEMPT_MARK, ERRAND_MARK].map((name) => Buffer.from(`${name}=`));
+
+function readMarks(pid: number): string[] {
+  const environment = peek(`/proc/${pid}/environ`);
+  return environment === null ? [] : marksIn(environment);
+}
+
+/** The marks in an environment as the kernel shows it: entries that end in NUL. */
+export function marksIn(environment: Buffer): string[] {
+  const found: string[] = [];
+  for (const mark of MARKS) {
+    let at = environment.indexOf(mark);
+    while (at > 0 && environment[at - 1] !== 0) at = environment.indexOf(mark, at + 1);
+    if (at < 0) continue;
+    const end = environment.indexOf(0, at);
+    found.push(environment.toString("utf8", at, end < 0 ? environment.length : end));
+  }
+  return found;
+}
+
+function index(all: readonly Process[], marksOf: (process: Process) => readonly string[]): Snapshot {
+  const byPid = new Map<number, Process>();
+  const byParent = new Map<number, Process[]>();
+  const bySession = new Map<number, Process[]>();
+  const byGroup = new Map<number, Process[]>();
+  const byMark = new Map<string, Process[]>();
+  const add = <Key>(map: Map<Key, Process[]>, key: Key, found: Process) => {
+    const there = map.get(key);
+    if (there === undefined) map.set(key, [found]);
+    else there.push(found);
+  };
+  for (const found of all) {
+    byPid.set(found.pid, found);
+    add(byParent, found.parent, found);
+    add(bySession, found.session, found);
+    add(byGroup, found.group, found);
+    for (const mark of marksOf(found)) add(byMark, mark, found);
+  }
+  return { all, byPid, byParent, bySession, byGroup, byMark };
+}
+
+/**
+ * The table by `ps`, for systems without /proc (macOS). Environments are shown for processes of the same user only, and
+ * not for protected system programs; start times are whole seconds. Tried on Linux, where `ps` takes the same options.
+ */
+function psTable(): ProcessTable {
+  const ps = (options: readonly string[]): string => {
+    try {
+      return execFileSync("/bin/ps", options, {
+        encoding: "utf8",
+        env: { LC_ALL: "C", PATH: "/usr/bin:/bin" },
+        maxBuffer: 64 * 1024 * 1024,
+        stdio: ["ignore", "pipe", "ignore"],
+      });
+    } catch {
+      return ""; // `ps -p` of a pid that is gone ends with 1
+    }
+  };
+  const columns = ["-o", "pid=,ppid=,pgid=,stat=,lstart="];
+  const parse = (line: string): { found: Process; rest: string } | null => {
+    // lstart is `Mon Jan  2 03:04:05 2026`. macOS has no session column worth having: a shim's group is its session.
+    const parts = /^\s*(\d+)\s+(\d+)\s+(\d+)\s+(\S)\S*\s+(\S+\s+\S+\s+\S+\s+\S+\s+\d{4})(?:\s(.*))?$/s.exec(line);
+    if (parts === null) return null;
+    const [, pid, parent, group, state, started, rest] = parts;
+    return {
+      found: {
+        pid: Number(pid),
+        parent: Number(parent),
+        group: Number(group),
+        session: Number(group),
+        state: state ?? "?",
+        started: (started ?? "").replaceAll(/\s+/g, " "),
+      },
+      rest: rest ?? "",
+    };
+  };
+  return {
+    backend: "ps",
+    read: (pid) => (pid > 0 ? (parse(ps([...columns, "-p", String(pid)]).trimEnd())?.found ?? null) : null),
+    snapshot() {
+      const marks = new Map<number, string[]>();
+      const all: Process[] = [];
+      // `E` shows environments on macOS; the `ps` of Linux wants the letter without a dash for the same.
+      const show = process.platform === "darwin" ? ["-axEww"] : ["axeww"];
+      for (const line of ps([...show, ...columns, "-o", "command="]).split("\n")) {
+        const parsed = parse(line);
+        if (parsed === null) continue;
+        all.push(parsed.found);
+        const own = [...parsed.rest.matchAll(/(?:^|\s)(DROVER_(?:ATTEMPT|ERRAND)_ID=\S+)/g)].map(
+          (match) => match[1] ?? "",
+        );
+        if (own.length > 0) marks.set(parsed.found.pid, own);
+      }
+      return index(all, (found) => marks.get(found.pid) ?? []);
+    },
+    lastPid: () => null,
+  };
+}
+
+/** Names this boot of this host, so that a pid of an earlier boot is never taken for one of now. */
+export function bootId(): string {
+  try {
+    return readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
+  } catch {
+    return execFileSync("/usr/sbin/sysctl", ["-n", "kern.bootsessionuuid"], { encoding: "utf8" }).trim();
+  }
+}
+
+/** A process that carries the mark of an attempt. */
+export interface MarkedProcess {
+  readonly pid: number;
+  readonly pidStarted: string;
+  readonly attemptId: string;
+}
+
+/** Live processes whose environment names an attempt with this prefix (all when empty), for `doctor`: the caller knows which attempts live. */
+export function orphans(prefix = "", table: ProcessTable = openProcessTable()): readonly MarkedProcess[] {
+  const found: MarkedProcess[] = [];
+  for (const [mark, processes] of table.snapshot().byMark) {
+    if (!mark.startsWith(`${ATTEMPT_MARK}=${prefix}`)) continue;
+    for (const one of processes) {
+      if (isAlive(one))
+        found.push({ pid: one.pid, pidStarted: one.started, attemptId: mark.slice(ATTEMPT_MARK.length + 1) });
+    }
+  }
+  return found.toSorted((a, b) => a.pid - b.pid);
+}

@@ -1,0 +1,85 @@
+import { createHash } from "node:crypto";
+import { lstatSync } from "node:fs";
+import { join } from "node:path";
+import type { Prepared } from "./attempt-folder.ts";
+import type { ErrandEnd } from "./errand.ts";
+import { runErrand } from "./errand.ts";
+import type { ProcessTable } from "./processes.ts";
+
+/** Nobody is asked anything, no hook or monitor of the repository runs, no lock is taken for a mere look. */
+const QUIET = {
+  GIT_TERMINAL_PROMPT: "0",
+  GIT_OPTIONAL_LOCKS: "0",
+  GIT_SSH_COMMAND: "ssh -oBatchMode=yes",
+  LC_ALL: "C",
+};
+const OPTIONS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false"];
+const GIT_TIMEOUT_MS = 60_000;
+/** A listing beyond this is compared by what was kept of it. */
+const KEPT_BYTES = 16 * 1024 * 1024;
+
+/** Runs git in a folder without a shell and without questions. */
+export type Git = (arguments_: readonly string[], input?: string) => Promise<ErrandEnd>;
+
+export function openGit(cwd: string, environment: Readonly<Record<string, string>>, table: ProcessTable): Git {
+  return (arguments_, input) =>
+    runErrand(
+      {
+        argv: ["git", ...OPTIONS, ...arguments_],
+        cwd,
+        environment: { ...environment, ...QUIET },
+        ...(input === undefined ? {} : { input }),
+        timeoutMs: GIT_TIMEOUT_MS,
+        keepBytes: KEPT_BYTES,
+        keep: "head",
+      },
+      table,
+      false,
+    );
+}
+
+/** The repository that the folder of `git` is in: HEAD, every branch, and a digest that changes with any change of a file that git would see. Null when it is in none. */
+export async function readRepository(git: Git): Promise<Prepared["repository"]> {
+  const top = await git(["rev-parse", "--show-toplevel"]);
+  if (top.exit !== 0) return null;
+  const root = top.stdout.toString().replace(/\n$/, "");
+  const head = await git(["rev-parse", "--verify", "--quiet", "HEAD"]);
+  const branches = await git(["for-each-ref", "--format=%(objectname)", "refs/heads"]);
+  const status = await git(["status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames"]);
+  if (branches.exit !== 0 || status.exit !== 0) return null;
+  const digest = createHash("sha256").update(status.stdout);
+  for (const entry of status.stdout.toString().split("\0")) {
+    // A file that was changed already and is changed again has the same line; its time and size differ.
+    const path = entry.startsWith("? ")
+      ? entry.slice(2)
+      : entry
+          .split(" ")
+          .slice(entry.startsWith("u ") ? 10 : 8)
+          .join(" ");
+    if (path === "") continue;
+    const found = lstatSync(join(root, path), { throwIfNoEntry: false, bigint: true });
+    digest.update(`${path}\0${found?.size ?? "none"}\0${found?.mtimeNs ?? ""}\0`);
+  }
+  const line = (end: ErrandEnd) => end.stdout.toString().trim();
+  return {
+    head: head.exit === 0 ? line(head) : null,
+    digest: digest.digest("hex"),
+    tips: [...new Set(line(branches).split("\n").filter(Boolean))],
+  };
+}
+
+/** Whether HEAD or a branch now has a commit that neither had before. */
+export async function hasNewCommit(git: Git, before: NonNullable<Prepared["repository"]>): Promise<boolean> {
+  const known = [...before.tips, ...(before.head === null ? [] : [before.head])];
+  const after = await readRepository(git);
+  if (after === null) return false;
+  const now = [...after.tips, ...(after.head === null ? [] : [after.head])];
+  const fresh = now.filter((commit) => !known.includes(commit));
+  if (fresh.length === 0) return false;
+  const found = await git(
+    ["rev-list", "-n", "1", "--stdin"],
+    [...fresh, ...known.map((commit) => `^${commit}`)].join("\n"),
+  );
+  // A commit that was known may have been thrown away since: then a tip that was not known is new.
+  return found.exit !== 0 || found.stdout.toString().trim() !== "";
+}

@@ -1,0 +1,294 @@
+import { createHash } from "node:crypto";
+import type { FSWatcher } from "node:fs";
+import { mkdirSync, readdirSync, renameSync, rmSync, statSync, watch, writeFileSync } from "node:fs";
+import { isAbsolute, join } from "node:path";
+import { AppError, ensure } from "../core/errors.ts";
+import type { EndReport, EndRequest, Judgement, Launch, Spawner } from "../core/ports.ts";
+import type { Prepared } from "./attempt-folder.ts";
+import { BELLS, FILES, isFull, noSpace, readFolder, requireFolderName, statOf } from "./attempt-folder.ts";
+import type { Cgroups } from "./cgroups.ts";
+import { openCgroups } from "./cgroups.ts";
+import type { EnvironmentSources } from "./environment.ts";
+import { composeEnvironment, requireLaunchable, valuesToScrub } from "./environment.ts";
+import { judgeFolder } from "./evidence.ts";
+import type { LogCap } from "./log-cap.ts";
+import { capLogs, DEFAULT_LOG_CAP } from "./log-cap.ts";
+import { ATTEMPT_MARK, bootId, openProcessTable } from "./processes.ts";
+import { openGit, readRepository } from "./repository.ts";
+import type { Backend } from "./resident.ts";
+import { findTool, openResident } from "./resident.ts";
+import { fingerprint } from "./scrub.ts";
+import { resolveSecrets } from "./secrets.ts";
+import type { ShimRequest } from "./shim.ts";
+import { shimText } from "./shim.ts";
+import { endTree } from "./tree.ts";
+
+export interface SpawnerOptions {
+  /** Where attempts have their folders; absolute. Made when missing. */
+  readonly runsFolder: string;
+  /** One line for the daemon's log. */
+  readonly log: (message: string) => void;
+  /** The shell of the resident process and the shims. */
+  readonly shell?: string;
+  readonly backend?: Backend;
+  /** Whether each attempt gets a cgroup of its own where that is allowed. */
+  readonly cgroups?: boolean;
+  /** The daemon's own environment. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Limit of a `cmd:` secret. */
+  readonly secretTimeoutMs?: number;
+  /** An attempt without a ticket this long after it was asked means that the resident process is stuck. */
+  readonly stuckMs?: number;
+  readonly logCap?: Partial<LogCap>;
+}
+
+const SECRET_TIMEOUT_MS = 30_000;
+const STUCK_MS = 5_000;
+/** How often a deleted and made again folder of bells is noticed. */
+const BELLS_CHECK_MS = 5_000;
+
+/** Starts attempts by a resident process and shims that outlive us; `attempt-folder.ts` names the files. */
+export function openSpawner(options: SpawnerOptions): Spawner {
+  const { runsFolder, log, shell = "/bin/sh", environment = process.env } = options;
+  const { secretTimeoutMs = SECRET_TIMEOUT_MS, stuckMs = STUCK_MS } = options;
+  ensure(isAbsolute(runsFolder), "the runs folder is absolute");
+  const logCap: LogCap = { ...DEFAULT_LOG_CAP, ...options.logCap };
+  const boot = bootId();
+  const table = openProcessTable();
+  const bells = join(runsFolder, BELLS);
+  mkdirSync(bells, { recursive: true, mode: 0o700 });
+  const shim = writeShim(runsFolder, table.backend === "proc");
+  const fallocate = findTool("fallocate");
+  const cgroups: Cgroups | null = options.cgroups === true ? openCgroups(runsFolder) : null;
+  const umask = process.umask().toString(8).padStart(4, "0");
+
+  const replacedListeners: (() => void)[] = [];
+  const resident = openResident({
+    shell,
+    backend: options.backend,
+    onDeath: () => {
+      log("the resident spawner ended and is replaced; attempts that were asked for are judged again");
+      for (const listener of replacedListeners) listener();
+    },
+  });
+
+  /** Requests between `prepare` and `ask`: secrets are in them, so they are in memory only. */
+  const prepared = new Map<string, ShimRequest>();
+  /** Asked and not yet seen to have a ticket. */
+  const asked = new Map<string, { readonly generation: number; readonly at: number }>();
+  const trimmedAt = new Map<string, number>();
+  const trimming = new Map<string, Promise<void>>();
+  const cgroupOf = new Map<string, string>();
+
+  const pathOf = (folder: string) => join(runsFolder, requireFolderName(folder));
+  const bellListeners: ((folder: string) => void)[] = [];
+  const watcher = watchBells(bells, log, (folder) => {
+    for (const listener of bellListeners) listener(folder);
+  });
+
+  const endOf = async ({ folder, mark, graceMs }: EndRequest): Promise<EndReport> => {
+    const path = pathOf(folder);
+    const before = readFolder(path);
+    const cgroup = before.run?.cgroup ?? null;
+    const reaper = before.run?.reaper === true;
+    const tree = { leader: before.shim, recorder: true, mark: `${ATTEMPT_MARK}=${mark}`, cgroup, reaper };
+    const report = await endTree(tree, graceMs, table);
+    if (cgroup !== null && report.left === 0) cgroups?.remove(cgroup);
+    // The shim's own last word: as subreaper it had no child left when it ended.
+    const proved = report.proof === "proved_empty" || (reaper && report.left === 0 && readFolder(path).run?.left === 0);
+    return { ...report, proof: proved ? "proved_empty" : "not_proved" };
+  };
+
+  return {
+    bootId: boot,
+
+    async prepare(launch) {
+      const path = pathOf(launch.folder);
+      const { target } = launch;
+      if (!isAbsolute(target.cwd))
+        throw new AppError(
+          "invalid",
+          "env_invalid",
+          `the working directory ${JSON.stringify(target.cwd)} is not absolute`,
+          { path: "cwd" },
+        );
+      const variables: Readonly<Record<string, string>> = {
+        ...launch.variables,
+        DROVER_OUTPUT: join(path, FILES.output),
+      };
+      const open: EnvironmentSources = { daemon: environment, target, secrets: {}, variables };
+      const secrets = await resolveSecrets(target.secrets, {
+        daemon: environment,
+        cwd: target.cwd,
+        environment: composeEnvironment({ ...open, variables: {} }),
+        shell,
+        timeoutMs: secretTimeoutMs,
+        table,
+      });
+      const sources: EnvironmentSources = { ...open, secrets };
+      const composed = composeEnvironment(sources);
+      requireLaunchable(target.argv, composed);
+      const { DROVER_RUN_TOKEN: _token, ...told } = variables;
+      const wantsRepository = target.expect.some(
+        (expectation) => expectation === "changes" || expectation === "commit",
+      );
+      const repository =
+        wantsRepository && statOf(target.cwd) !== null
+          ? await readRepository(openGit(target.cwd, composeEnvironment({ ...open, variables: {} }), table))
+          : null;
+      const memory: Prepared = { cwd: target.cwd, variables: told, repository };
+      makeFolder(path, launch, target.expect.length > 0 ? memory : null, valuesToScrub(sources));
+      const cgroup = cgroups?.make(launch.folder) ?? null;
+      if (cgroup !== null) cgroupOf.set(launch.folder, cgroup);
+      const argv = [
+        shim,
+        path,
+        target.cwd,
+        join(path, FILES.stdin),
+        umask,
+        cgroup ?? "-",
+        "-",
+        target.output,
+        ...target.argv,
+      ];
+      prepared.set(launch.folder, { environment: composed, argv });
+    },
+
+    async ask(folder) {
+      const request = prepared.get(folder);
+      ensure(request !== undefined, `attempt ${folder} was prepared by this process and not yet asked for`);
+      prepared.delete(folder);
+      resident.send(request);
+      asked.set(folder, { generation: resident.generation(), at: performance.now() });
+    },
+
+    async judge({ folder, bootId: askedIn, plant }) {
+      watcher.check();
+      const judgement: Judgement = judgeFolder(pathOf(folder), askedIn === boot, plant, table);
+      if (judgement.kind === "asked") return judgement;
+      const wait = asked.get(folder);
+      asked.delete(folder);
+      if (judgement.kind !== "never_started") return judgement;
+      prepared.delete(folder);
+      const cgroup = cgroupOf.get(folder);
+      if (cgroup !== undefined) cgroups?.remove(cgroup);
+      cgroupOf.delete(folder);
+      if (wait !== undefined && wait.generation === resident.generation() && performance.now() - wait.at >= stuckMs) {
+        log(`the resident spawner started nothing for ${Math.round(performance.now() - wait.at)} ms and is replaced`);
+        resident.replace();
+      }
+      return judgement;
+    },
+
+    end: endOf,
+    sweep: endOf,
+
+    measure(folder) {
+      const path = pathOf(folder);
+      const bytes = (file: string) => statOf(join(path, file))?.size ?? 0;
+      return { stdoutBytes: bytes(FILES.stdout), stderrBytes: bytes(FILES.stderr) };
+    },
+
+    async trim(folder, final) {
+      const path = pathOf(folder);
+      await trimming.get(folder); // one at a time; the last one is the caller's
+      const last = trimmedAt.get(folder);
+      if (!final && last !== undefined && performance.now() - last < logCap.everyMs) return;
+      if (final) trimmedAt.delete(folder);
+      else trimmedAt.set(folder, performance.now());
+      const work = capLogs(path, logCap, final, fallocate).finally(() => trimming.delete(folder));
+      trimming.set(folder, work);
+      await work;
+    },
+
+    onBell: (listener) => {
+      bellListeners.push(listener);
+      // Armed before this, so nothing falls between: what rang earlier is told now, the rest by the watch.
+      for (const folder of readdirSync(bells)) queueMicrotask(() => listener(folder));
+    },
+    onReplaced: (listener) => {
+      replacedListeners.push(listener);
+    },
+
+    async close() {
+      watcher.close();
+      prepared.clear();
+      await resident.close();
+    },
+  };
+}
+
+/** Makes the folder of an attempt and everything in it that is there before the ask. Errors: `no_space`. */
+function makeFolder(path: string, { input }: Launch, memory: Prepared | null, secrets: readonly string[]): void {
+  mkdirNew(path);
+  try {
+    const put = (file: string, content: string | Uint8Array) =>
+      writeFileSync(join(path, file), content, { flag: "wx", mode: 0o600 });
+    put(FILES.stdin, input);
+    put(FILES.tombstone, "void\n");
+    if (secrets.length > 0) put(FILES.scrub, JSON.stringify(fingerprint(secrets)));
+    if (memory !== null) put(FILES.prepared, JSON.stringify(memory));
+  } catch (error) {
+    rmSync(path, { recursive: true, force: true });
+    throw isFull(error) ? noSpace(path, error) : error;
+  }
+}
+
+function mkdirNew(path: string): void {
+  try {
+    mkdirSync(path, { mode: 0o700 }); // not recursive: a folder that exists is another attempt's
+  } catch (error) {
+    throw isFull(error) ? noSpace(path, error) : error;
+  }
+}
+
+/** Writes the shim where it outlives us. Its name holds its digest: a newer drover never changes the text under an older one's shims. */
+function writeShim(runsFolder: string, proc: boolean): string {
+  const text = shimText({ proc, cat: findTool("cat") ?? "cat", mkfifo: findTool("mkfifo") ?? "mkfifo" });
+  const path = join(runsFolder, `shim-${createHash("sha256").update(text).digest("hex").slice(0, 16)}.sh`);
+  if (statOf(path)?.size === Buffer.byteLength(text)) return path;
+  try {
+    writeFileSync(`${path}.new`, text, { mode: 0o600 });
+    renameSync(`${path}.new`, path);
+  } catch (error) {
+    throw isFull(error) ? noSpace(path, error) : error;
+  }
+  return path;
+}
+
+/** Watches the folder of bells; `check` arms the watch again when the folder was deleted and made again, which a watch never tells. */
+function watchBells(bells: string, log: (message: string) => void, ring: (folder: string) => void) {
+  let watcher: FSWatcher | null = null;
+  let inode: number | null = null;
+  let checkedAt = performance.now();
+  const arm = () => {
+    watcher?.close();
+    watcher = null;
+    try {
+      mkdirSync(bells, { recursive: true, mode: 0o700 });
+      inode = statSync(bells).ino;
+      watcher = watch(bells, { persistent: false }, (_event, folder) => {
+        // What is gone by now was removed by the janitor and says nothing.
+        const rung = folder === null ? readdirSync(bells) : statOf(join(bells, folder)) === null ? [] : [folder];
+        for (const each of rung) ring(each);
+      });
+      watcher.on("error", (error) => {
+        log(`the watch on ended attempts failed: ${error.message}`);
+        inode = null;
+      });
+      for (const folder of readdirSync(bells)) ring(folder);
+    } catch (error) {
+      inode = null; // the pass over live attempts finds their ends meanwhile
+      log(`ended attempts cannot be watched: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  };
+  arm();
+  return {
+    check() {
+      if (performance.now() - checkedAt < BELLS_CHECK_MS) return;
+      checkedAt = performance.now();
+      if (statOf(bells)?.ino !== inode || inode === null) arm();
+    },
+    close: () => watcher?.close(),
+  };
+}
