@@ -1,0 +1,55 @@
+import { required, text } from "./fields.ts";
+import { answerLoop, loopAnswerShape } from "./loop-answer.ts";
+import { defineOperation } from "./operation.ts";
+import { badInput } from "./fields.ts";
+import {
+  checkLoopName,
+  loopPolicyFields,
+  makeLoopPolicy,
+  makeSchedule,
+  makeTarget,
+  runPolicyFields,
+  scheduleFields,
+  targetFields,
+} from "./work.ts";
+
+export const operation = defineOperation({
+  name: "loop.add",
+  where: "write",
+  summary: "Add a loop: a schedule, what to run, and how",
+  input: {
+    name: required(text("the loop's name, unique among loops that are not archived", { placeholder: "NAME" })),
+    ...scheduleFields,
+    ...targetFields,
+    ...loopPolicyFields,
+    ...runPolicyFields,
+  },
+  output: loopAnswerShape,
+  cli: {
+    positionals: ["name"],
+    rest: "command",
+    examples: [
+      "loop add fetch --every 15m -- git fetch --all",
+      'loop add report --cron "30 2 * * *" --tz Europe/Rome --timeout 40m --shell "make report | tee report.txt"',
+      "loop add once --at +2h -- ./migrate.sh",
+    ],
+  },
+  async run(context, input) {
+    const name = await checkLoopName(input.name);
+    const schedule = await makeSchedule(context, input);
+    if (schedule === null)
+      throw badInput(
+        "--every",
+        "no schedule is given",
+        "Give exactly one of --every DURATION, --cron EXPRESSION, --at TIME, --dynamic.",
+        "bad_schedule",
+      );
+    const policy = await makeLoopPolicy(context, input, null);
+    const target = await makeTarget(context, input, null);
+    const loop = await context.store.loops.add({
+      draft: { name, schedule, target, policy, hostPin: context.hostId, managedBy: null },
+      limits: context.settings.limits,
+    });
+    return answerLoop(context, loop);
+  },
+});

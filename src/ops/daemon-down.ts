@@ -1,0 +1,53 @@
+import { AppError } from "../core/errors.ts";
+import { duration, flag } from "./fields.ts";
+import { defineOperation, type LocalContext } from "./operation.ts";
+import { boolean, integer, nullable, object, oneOf } from "./shape.ts";
+
+/** Beyond what the daemon was asked to wait for: signals to trees with their grace, the last writes. */
+const SHUTDOWN_MS = 60_000;
+const LOOK_MS = 25;
+
+export const operation = defineOperation({
+  name: "down",
+  where: "local",
+  summary: "Stop the daemon; running attempts go on without it unless told otherwise",
+  input: {
+    drainMs: duration("first wait for running attempts", { bare: "30s" }),
+    stopRuns: flag("end what runs; it starts again with the next daemon"),
+  },
+  output: object({ state: oneOf(["down"]), stopped: boolean, pid: nullable(integer), left: nullable(integer) }),
+  cli: { examples: ["down", "down --drain 2m", "down --stop-runs"] },
+  async run(context, input) {
+    const answer = await context.askDaemon();
+    const holder = await context.lockHolder();
+    if ("absent" in answer) {
+      if (holder === null) return { state: "down" as const, stopped: false, pid: null, left: await live(context) };
+      throw new AppError(
+        "unreachable",
+        "daemon_unresponsive",
+        `a daemon holds the lock${holder.pid === null ? "" : ` (pid ${holder.pid})`} and does not answer`,
+        { hint: "It may be starting or stopped: try again. What runs is not harmed when you end that process." },
+      );
+    }
+    const drainMs = input.drainMs ?? 0;
+    await context.call("daemon.stop", { drainMs, stopRuns: input.stopRuns });
+    const deadline = performance.now() + drainMs + SHUTDOWN_MS;
+    while ((await context.lockHolder()) !== null) {
+      if (performance.now() > deadline)
+        throw new AppError(
+          "unreachable",
+          "daemon_still_up",
+          `the daemon (pid ${answer.health.pid}) has not gone down yet`,
+          {
+            hint: `It goes on going down; its log says more: ${context.places.daemonLog}`,
+          },
+        );
+      await context.wait(LOOK_MS);
+    }
+    return { state: "down" as const, stopped: true, pid: answer.health.pid, left: await live(context) };
+  },
+});
+
+/** Runs that go on without a daemon. */
+const live = (context: LocalContext): Promise<number | null> =>
+  context.reading(async ({ store }) => (await store.runs.counts({})).running);

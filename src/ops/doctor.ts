@@ -1,0 +1,21 @@
+import { flag } from "./fields.ts";
+import { defineOperation } from "./operation.ts";
+import { boolean, listOf, nullable, object, oneOf, string } from "./shape.ts";
+
+export const operation = defineOperation({
+  name: "doctor",
+  where: "local",
+  summary: "Check store, lock, clock, disk, PATH and left-over processes; ends with 1 on findings",
+  input: { fix: flag("mend what can be mended without loss") },
+  output: object({
+    ok: boolean,
+    findings: listOf(
+      object({ check: string, level: oneOf(["ok", "warning", "problem"]), message: string, hint: nullable(string) }),
+    ),
+  }),
+  cli: { examples: ["doctor", "doctor --json"] },
+  async run(context, input) {
+    const findings = await context.inspect(input.fix);
+    return { ok: findings.every((finding) => finding.level === "ok"), findings };
+  },
+});

@@ -1,0 +1,475 @@
+/** The records as JSON documents: what every surface shows. Times are ISO-8601 in UTC with milliseconds. Fields are only ever added. */
+import type { Instant } from "../core/ports.ts";
+import type {
+  AttemptRecord,
+  EventRecord,
+  LoopRecord,
+  RunRecord,
+  RunTree,
+  SlotRecord,
+  StepRecord,
+} from "../core/records.ts";
+import { attemptStatuses, failureClasses, isLiveAttempt, runStatuses, stepStatuses } from "../core/run.ts";
+import type { Json } from "./fields.ts";
+import { anything, boolean, instant, integer, listOf, nullable, object, oneOf, type Shape, string } from "./shape.ts";
+
+/** An instant of a document. */
+export const iso = (at: Instant): string => new Date(at).toISOString();
+const isoOrNull = (at: Instant | null): string | null => (at === null ? null : iso(at));
+
+/** A note that does not make an answer wrong: what to do is in the hint. */
+export interface Warning {
+  readonly code: string;
+  readonly message: string;
+  readonly hint: string;
+}
+export const warningShape: Shape = object({ code: string, message: string, hint: string });
+
+// --- Runs ------------------------------------------------------------------------------------------------------------
+
+export interface AttemptDocument {
+  readonly id: string;
+  readonly number: number;
+  readonly status: string;
+  /** The host's name. */
+  readonly host: string;
+  readonly hostId: string;
+  readonly account: string | null;
+  readonly pid: number | null;
+  readonly startedAt: string | null;
+  readonly finishedAt: string | null;
+  readonly exitCode: number | null;
+  readonly signal: number | null;
+  readonly class: string | null;
+  readonly message: string | null;
+  readonly counted: boolean | null;
+  readonly sessionId: string | null;
+  readonly usage: null;
+  readonly endedBy: string | null;
+  readonly logs: {
+    readonly stdout: string;
+    readonly stderr: string;
+    readonly stdoutBytes: number;
+    readonly stderrBytes: number;
+  } | null;
+  readonly tail: string | null;
+  readonly adopted: boolean;
+  readonly reaped: number;
+  readonly proof: string | null;
+}
+
+export interface StepDocument {
+  readonly key: string;
+  readonly type: string;
+  readonly status: string;
+  readonly reason: string | null;
+  readonly needs: readonly string[];
+  readonly output: Json;
+  readonly wakeAt: string | null;
+  readonly triesCounted: number;
+  readonly maxAttempts: number;
+  readonly attempts: readonly AttemptDocument[];
+}
+
+export interface RunDocument {
+  readonly id: string;
+  readonly kind: string;
+  readonly status: string;
+  readonly reason: string | null;
+  readonly target: Json;
+  /** The loop's name when the run was made. */
+  readonly loop: string | null;
+  readonly loopId: string | null;
+  readonly slotAt: string | null;
+  readonly origin: string;
+  readonly workItemId: string | null;
+  readonly parentRunId: string | null;
+  readonly rootRunId: string;
+  readonly depth: number;
+  readonly labels: readonly string[];
+  readonly priority: number;
+  readonly createdAt: string;
+  readonly startedAt: string | null;
+  readonly finishedAt: string | null;
+  readonly durationMs: number | null;
+  readonly wakeAt: string | null;
+  readonly exitCode: number | null;
+  readonly error: { readonly class: string; readonly message: string } | null;
+  readonly output: Json;
+  readonly usage: null;
+  readonly retryOf: string | null;
+  readonly cancel: { readonly requestedAt: string; readonly by: string | null; readonly reason: string | null } | null;
+  readonly worktree: null;
+}
+
+export interface RunTreeDocument extends RunDocument {
+  readonly steps: readonly StepDocument[];
+}
+
+/** JSON text of a record as JSON; what is not JSON stays text. */
+export function parsedOutput(text: string | null): Json {
+  if (text === null) return null;
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return text; // only JSON is stored; shown as it is rather than hidden should that ever be broken
+  }
+}
+
+export function toRunDocument(run: RunRecord): RunDocument {
+  return {
+    id: run.id,
+    kind: run.kind,
+    status: run.status,
+    reason: run.reason,
+    target: run.target as unknown as Json,
+    loop: run.loopName,
+    loopId: run.loopId,
+    slotAt: isoOrNull(run.slotAt),
+    origin: run.originKind,
+    workItemId: run.workItemId,
+    parentRunId: run.parentRunId,
+    rootRunId: run.rootRunId,
+    depth: run.depth,
+    labels: run.policy.labels,
+    priority: run.priority,
+    createdAt: iso(run.createdAt),
+    startedAt: isoOrNull(run.startedAt),
+    finishedAt: isoOrNull(run.finishedAt),
+    durationMs: run.startedAt === null || run.finishedAt === null ? null : Math.max(0, run.finishedAt - run.startedAt),
+    wakeAt: isoOrNull(run.wakeAt),
+    exitCode: run.exitStatus,
+    error: run.error,
+    output: parsedOutput(run.output),
+    usage: null,
+    retryOf: run.retryOf,
+    cancel:
+      run.cancelRequestedAt === null
+        ? null
+        : { requestedAt: iso(run.cancelRequestedAt), by: run.cancelBy, reason: run.cancelReason },
+    worktree: null,
+  };
+}
+
+const runKeys = {
+  id: string,
+  kind: string,
+  status: oneOf(runStatuses),
+  reason: nullable(string),
+  target: anything,
+  loop: nullable(string),
+  loopId: nullable(string),
+  slotAt: nullable(instant),
+  origin: string,
+  workItemId: nullable(string),
+  parentRunId: nullable(string),
+  rootRunId: string,
+  depth: integer,
+  labels: listOf(string),
+  priority: integer,
+  createdAt: instant,
+  startedAt: nullable(instant),
+  finishedAt: nullable(instant),
+  durationMs: nullable(integer),
+  wakeAt: nullable(instant),
+  exitCode: nullable(integer),
+  error: nullable(object({ class: oneOf(failureClasses), message: string })),
+  output: anything,
+  usage: anything,
+  retryOf: nullable(string),
+  cancel: nullable(object({ requestedAt: instant, by: nullable(string), reason: nullable(string) })),
+  worktree: anything,
+};
+export const runShape: Shape = object(runKeys);
+
+/** What a document of a run needs beside its records. */
+export interface RunSurroundings {
+  readonly hostNames: ReadonlyMap<string, string>;
+  readonly pathOf: (folder: string, stream: "stdout" | "stderr") => string;
+}
+
+function toAttemptDocument(attempt: AttemptRecord, around: RunSurroundings): AttemptDocument {
+  return {
+    id: attempt.id,
+    number: attempt.number,
+    status: attempt.status,
+    host: around.hostNames.get(attempt.hostId) ?? attempt.hostId,
+    hostId: attempt.hostId,
+    account: attempt.accountId,
+    pid: attempt.pid,
+    startedAt: isoOrNull(attempt.startedAt),
+    finishedAt: isoOrNull(attempt.finishedAt),
+    exitCode: attempt.exitStatus,
+    signal: attempt.signal,
+    class: attempt.class,
+    message: attempt.message,
+    counted: attempt.counted,
+    sessionId: null,
+    usage: null,
+    endedBy: attempt.endedBy,
+    logs:
+      attempt.folder === null
+        ? null
+        : {
+            stdout: around.pathOf(attempt.folder, "stdout"),
+            stderr: around.pathOf(attempt.folder, "stderr"),
+            stdoutBytes: attempt.stdoutBytes,
+            stderrBytes: attempt.stderrBytes,
+          },
+    tail: attempt.tail,
+    adopted: attempt.adopted,
+    reaped: attempt.reaped,
+    proof: attempt.proof,
+  };
+}
+
+const attemptShape: Shape = object({
+  id: string,
+  number: integer,
+  status: oneOf(attemptStatuses),
+  host: string,
+  hostId: string,
+  account: nullable(string),
+  pid: nullable(integer),
+  startedAt: nullable(instant),
+  finishedAt: nullable(instant),
+  exitCode: nullable(integer),
+  signal: nullable(integer),
+  class: nullable(oneOf(failureClasses)),
+  message: nullable(string),
+  counted: nullable(boolean),
+  sessionId: nullable(string),
+  usage: anything,
+  endedBy: nullable(string),
+  logs: nullable(object({ stdout: string, stderr: string, stdoutBytes: integer, stderrBytes: integer })),
+  tail: nullable(string),
+  adopted: boolean,
+  reaped: integer,
+  proof: nullable(string),
+});
+
+function toStepDocument(step: StepRecord, attempts: readonly AttemptRecord[], around: RunSurroundings): StepDocument {
+  return {
+    key: step.key,
+    type: step.kind,
+    status: step.status,
+    reason: step.reason,
+    needs: [],
+    output: parsedOutput(step.output),
+    wakeAt: isoOrNull(step.wakeAt),
+    triesCounted: step.triesCounted,
+    maxAttempts: step.maxAttempts,
+    attempts: attempts
+      .filter((attempt) => attempt.stepId === step.id)
+      .toSorted((a, b) => a.number - b.number)
+      .map((attempt) => toAttemptDocument(attempt, around)),
+  };
+}
+
+export function toRunTreeDocument(tree: RunTree, around: RunSurroundings): RunTreeDocument {
+  return { ...toRunDocument(tree.run), steps: tree.steps.map((step) => toStepDocument(step, tree.attempts, around)) };
+}
+
+export const runTreeShape: Shape = object({
+  ...runKeys,
+  steps: listOf(
+    object({
+      key: string,
+      type: string,
+      status: oneOf(stepStatuses),
+      reason: nullable(string),
+      needs: listOf(string),
+      output: anything,
+      wakeAt: nullable(instant),
+      triesCounted: integer,
+      maxAttempts: integer,
+      attempts: listOf(attemptShape),
+    }),
+  ),
+});
+
+/** The newest attempt of a run, or the one with that number. */
+export function attemptOf(tree: RunTree, stepKey: string, number: number | null): AttemptRecord | null {
+  const step = tree.steps.find((one) => one.key === stepKey);
+  const attempts = tree.attempts.filter((one) => one.stepId === step?.id).toSorted((a, b) => b.number - a.number);
+  return attempts.find((one) => number === null || one.number === number) ?? null;
+}
+
+/** Whether anything of the run may still write output. */
+export const isLiveTree = (tree: RunTree): boolean =>
+  tree.run.finishedAt === null || tree.attempts.some((attempt) => isLiveAttempt(attempt.status));
+
+// --- Loops -------------------------------------------------------------------------------------------------------------
+
+export interface LoopDocument {
+  readonly id: string;
+  readonly name: string;
+  readonly status: string;
+  readonly archived: boolean;
+  readonly schedule: Json;
+  readonly target: Json;
+  readonly policy: Json;
+  readonly managedBy: string | null;
+  readonly hostPin: string | null;
+  readonly revision: number;
+  readonly nextAt: string | null;
+  readonly successStreak: number;
+  readonly failureStreak: number;
+  readonly failureClass: string | null;
+  readonly breakerAt: string | null;
+  readonly pausedReason: string | null;
+  readonly pausedAt: string | null;
+  readonly expiresAt: string | null;
+  readonly archivedAt: string | null;
+  readonly createdAt: string;
+  readonly updatedAt: string;
+}
+
+/** A schedule with its instants as text. */
+export function toScheduleDocument(schedule: LoopRecord["schedule"]): Json {
+  switch (schedule.kind) {
+    case "once":
+      return { kind: schedule.kind, at: iso(schedule.at) };
+    case "interval":
+      return { kind: schedule.kind, everyMs: schedule.everyMs, anchorAt: iso(schedule.anchorAt) };
+    case "cron":
+      return { kind: schedule.kind, expression: schedule.expression, zone: schedule.zone };
+    case "dynamic":
+      return { kind: schedule.kind, firstAt: iso(schedule.firstAt) };
+  }
+}
+
+export function toLoopDocument(loop: LoopRecord): LoopDocument {
+  const { expiresAt, ...policy } = loop.policy;
+  return {
+    id: loop.id,
+    name: loop.name,
+    status: loop.status,
+    archived: loop.archivedAt !== null,
+    schedule: toScheduleDocument(loop.schedule),
+    target: loop.target as unknown as Json,
+    policy: { ...policy, expiresAt: isoOrNull(expiresAt) } as unknown as Json,
+    managedBy: loop.managedBy,
+    hostPin: loop.hostPin,
+    revision: loop.revision,
+    nextAt: isoOrNull(loop.nextAt),
+    successStreak: loop.successStreak,
+    failureStreak: loop.failureStreak,
+    failureClass: loop.failureClass,
+    breakerAt: isoOrNull(loop.breakerAt),
+    pausedReason: loop.pausedReason,
+    pausedAt: isoOrNull(loop.pausedAt),
+    expiresAt: isoOrNull(expiresAt),
+    archivedAt: isoOrNull(loop.archivedAt),
+    createdAt: iso(loop.createdAt),
+    updatedAt: iso(loop.updatedAt),
+  };
+}
+
+export const loopKeys = {
+  id: string,
+  name: string,
+  status: oneOf(["active", "paused", "expired", "finished"]),
+  archived: boolean,
+  schedule: object({
+    kind: oneOf(["once", "interval", "cron", "dynamic"]),
+    "at?": instant,
+    "everyMs?": integer,
+    "anchorAt?": instant,
+    "expression?": string,
+    "zone?": string,
+    "firstAt?": instant,
+  }),
+  target: anything,
+  policy: anything,
+  managedBy: nullable(string),
+  hostPin: nullable(string),
+  revision: integer,
+  nextAt: nullable(instant),
+  successStreak: integer,
+  failureStreak: integer,
+  failureClass: nullable(string),
+  breakerAt: nullable(instant),
+  pausedReason: nullable(string),
+  pausedAt: nullable(instant),
+  expiresAt: nullable(instant),
+  archivedAt: nullable(instant),
+  createdAt: instant,
+  updatedAt: instant,
+};
+export const loopShape: Shape = object(loopKeys);
+
+// --- Slots, events -------------------------------------------------------------------------------------------------------
+
+export interface SlotDocument {
+  readonly at: string;
+  readonly untilAt: string;
+  readonly count: number;
+  /** null while its run has not ended. */
+  readonly outcome: string | null;
+  readonly reason: string | null;
+  readonly coalescedInto: string | null;
+  readonly runId: string | null;
+  readonly runStatus: string | null;
+  readonly startedAt: string | null;
+  readonly finishedAt: string | null;
+  readonly lateMs: number;
+}
+
+export function toSlotDocument(slot: SlotRecord): SlotDocument {
+  return {
+    at: iso(slot.at),
+    untilAt: iso(slot.untilAt),
+    count: slot.count,
+    outcome: slot.outcome,
+    reason: slot.reason,
+    coalescedInto: isoOrNull(slot.coalescedInto),
+    runId: slot.runId,
+    runStatus: slot.runStatus,
+    startedAt: isoOrNull(slot.startedAt),
+    finishedAt: isoOrNull(slot.finishedAt),
+    lateMs: slot.lateMs,
+  };
+}
+
+export const slotShape: Shape = object({
+  at: instant,
+  untilAt: instant,
+  count: integer,
+  outcome: nullable(oneOf(["succeeded", "failed", "timed_out", "cancelled", "skipped", "missed", "coalesced"])),
+  reason: nullable(string),
+  coalescedInto: nullable(instant),
+  runId: nullable(string),
+  runStatus: nullable(oneOf(runStatuses)),
+  startedAt: nullable(instant),
+  finishedAt: nullable(instant),
+  lateMs: integer,
+});
+
+export interface EventDocument {
+  /** Opaque; orders the feed. */
+  readonly cursor: string;
+  readonly subject: { readonly kind: string; readonly id: string };
+  readonly number: number;
+  readonly type: string;
+  readonly data: Json;
+  readonly at: string;
+}
+
+export const toEventDocument = (event: EventRecord): EventDocument => ({
+  cursor: event.cursor,
+  subject: { kind: event.subjectKind, id: event.subjectId },
+  number: event.number,
+  type: event.type,
+  data: event.data as Json,
+  at: iso(event.at),
+});
+
+export const eventShape: Shape = object({
+  cursor: string,
+  subject: object({ kind: string, id: string }),
+  number: integer,
+  type: string,
+  data: anything,
+  at: instant,
+});

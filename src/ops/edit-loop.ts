@@ -1,0 +1,63 @@
+import { describeTarget } from "../core/target.ts";
+import { badInput, required, text } from "./fields.ts";
+import { findLoop } from "./find.ts";
+import { answerLoop, loopAnswerShape } from "./loop-answer.ts";
+import { defineOperation } from "./operation.ts";
+import {
+  loopPolicyFields,
+  makeLoopPolicy,
+  makeSchedule,
+  makeTarget,
+  runPolicyFields,
+  scheduleFields,
+  targetFields,
+} from "./work.ts";
+
+const TARGET_KEYS = ["command", "shell", "cwd", "env", "envPass", "secret", "expect", "output"] as const;
+const POLICY_KEYS = [...Object.keys(loopPolicyFields), ...Object.keys(runPolicyFields)];
+
+export const operation = defineOperation({
+  name: "loop.edit",
+  where: "write",
+  summary: "Change a loop; what is not given stays, and nothing that was due before starts",
+  input: {
+    loop: required(text("the loop", { placeholder: "LOOP", completes: "loop" })),
+    ...scheduleFields,
+    ...targetFields,
+    ...loopPolicyFields,
+    ...runPolicyFields,
+    cwd: { ...targetFields.cwd, fallback: null },
+  },
+  output: loopAnswerShape,
+  cli: {
+    positionals: ["loop"],
+    rest: "command",
+    examples: ["loop edit fetch --every 5m", "loop edit report --timeout 0s --attempts 3"],
+    notes: ["--env, --env-pass, --secret, --expect and --label replace what was there."],
+  },
+  async run(context, input) {
+    const given = (keys: readonly string[]) =>
+      keys.some((key) => (input as Record<string, unknown>)[key] !== undefined);
+    const before = await findLoop(context.store, input.loop);
+    const schedule = await makeSchedule(context, input);
+    const policy = given(POLICY_KEYS) ? await makeLoopPolicy(context, input, before.policy) : null;
+    const target = given(TARGET_KEYS) ? await makeTarget(context, input, before.target) : null;
+    if (schedule === null && policy === null && target === null)
+      throw badInput(
+        "loop",
+        "nothing to change is given",
+        `It runs: ${describeTarget(before.target)}. Give flags.`,
+        "nothing_to_do",
+      );
+    const loop = await context.store.loops.edit({
+      loopId: before.id,
+      change: {
+        ...(schedule === null ? {} : { schedule }),
+        ...(policy === null ? {} : { policy }),
+        ...(target === null ? {} : { target }),
+      },
+      limits: context.settings.limits,
+    });
+    return answerLoop(context, loop);
+  },
+});

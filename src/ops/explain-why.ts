@@ -1,0 +1,325 @@
+import { describeRefusal } from "../core/admission.ts";
+import { describeDuration } from "../core/duration.ts";
+import { AppError } from "../core/errors.ts";
+import type { Instant } from "../core/ports.ts";
+import type { LoopRecord, RunTree, SlotRecord } from "../core/records.ts";
+import type { Json } from "./fields.ts";
+import { required, text } from "./fields.ts";
+import { findLoop, findRun } from "./find.ts";
+import { iso } from "./documents.ts";
+import { defineOperation, type StoreContext } from "./operation.ts";
+import { MAX_PAGE } from "./page.ts";
+import { anything, nullable, object, oneOf, string } from "./shape.ts";
+
+interface Why {
+  readonly thing: { readonly kind: "loop" | "slot" | "run"; readonly id: string; readonly name: string | null };
+  readonly sentence: string;
+  readonly status: string | null;
+  readonly reason: string | null;
+  /** The numbers behind the sentence. */
+  readonly facts: { readonly [key: string]: Json };
+}
+
+export const operation = defineOperation({
+  name: "why",
+  where: "read",
+  summary: "Say in one sentence why something waits, was skipped, was missed, failed or ran",
+  input: {
+    thing: required(text("a run, a loop, or a slot as LOOP@TIME", { placeholder: "THING", completes: "thing" })),
+  },
+  output: object({
+    thing: object({ kind: oneOf(["loop", "slot", "run"]), id: string, name: nullable(string) }),
+    sentence: string,
+    status: nullable(string),
+    reason: nullable(string),
+    facts: anything,
+  }),
+  cli: { positionals: ["thing"], examples: ["why 8x2mq1", "why fetch", "why fetch@2026-05-01T02:30"] },
+  async run(context, input): Promise<Why> {
+    const found = await findThing(context, input.thing);
+    switch (found.kind) {
+      case "run":
+        return whyRun(context, found.tree);
+      case "loop":
+        return whyLoop(context, found.loop);
+      default:
+        return whySlot(context, found.loop, found.time);
+    }
+  },
+});
+
+type Thing =
+  | { readonly kind: "run"; readonly tree: RunTree }
+  | { readonly kind: "loop"; readonly loop: LoopRecord }
+  | { readonly kind: "slot"; readonly loop: LoopRecord; readonly time: string };
+
+async function findThing(context: StoreContext, ref: string): Promise<Thing> {
+  const { store } = context;
+  const [loops, runs] = await Promise.all(
+    (["loop", "run"] as const).map((kind) => store.things.resolve({ kind, ref, limit: 11 })),
+  );
+  const named = (loops ?? []).filter((one) => one.name === ref);
+  if (named.length === 1 || (loops?.length === 1 && runs?.length === 0))
+    return { kind: "loop", loop: await findLoop(store, named[0]?.id ?? loops?.[0]?.id ?? ref, "thing") };
+  if (loops?.length === 0 && runs !== undefined && runs.length > 0)
+    return { kind: "run", tree: await findRun(store, ref, "thing") };
+  const all = [...(loops ?? []), ...(runs ?? [])];
+  if (all.length > 0)
+    throw new AppError("conflict", "ambiguous", `${JSON.stringify(ref)} may mean several things`, {
+      path: "thing",
+      hint: `Say which: ${all.map((one) => (one.name === null ? one.id : `${one.id} (${one.name})`)).join(", ")}.`,
+    });
+  const at = ref.lastIndexOf("@");
+  if (at > 0) return { kind: "slot", loop: await findLoop(store, ref.slice(0, at), "thing"), time: ref.slice(at + 1) };
+  throw new AppError("not_found", "thing_not_found", `there is no run and no loop ${JSON.stringify(ref)}`, {
+    path: "thing",
+    hint: "`drover runs` and `drover loop ls` list them; a slot is LOOP@TIME.",
+  });
+}
+
+const inTime = (at: Instant, now: Instant): string =>
+  at > now ? `in ${describeDuration(at - now)}` : `${describeDuration(now - at)} ago`;
+
+function originOf({ run }: RunTree): string {
+  switch (run.originKind) {
+    case "slot":
+      return `the slot ${run.slotAt === null ? "" : `${iso(run.slotAt)} `}of ${run.loopName ?? "a loop"} was due`;
+    case "retry":
+      return `somebody asked for another go at ${run.retryOf ?? "a run"}`;
+    case "run":
+      return `the run ${run.parentRunId ?? ""} started it`;
+    case "ad_hoc":
+      return `somebody started ${run.loopName ?? "it"} by hand`;
+    case "work_item":
+      return "a work item asked for it";
+    case "api":
+      return "a program started it";
+    case "person":
+      return "somebody started it by hand";
+  }
+}
+
+const WAITS: { readonly [reason: string]: string } = {
+  retry: "it waits to try again",
+  limit: "it waits for a limit",
+  capacity: "it waits for room",
+  disk: "the host is short of free disk space",
+  host: "it waits for its host",
+};
+
+async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
+  const { run, steps, attempts } = tree;
+  const now = context.clock.now();
+  const step = steps[0];
+  const last = attempts.toSorted((a, b) => b.number - a.number)[0];
+  const facts: { [key: string]: Json } = {
+    origin: run.originKind,
+    loop: run.loopName,
+    slotAt: run.slotAt === null ? null : iso(run.slotAt),
+    createdAt: iso(run.createdAt),
+    startedAt: run.startedAt === null ? null : iso(run.startedAt),
+    finishedAt: run.finishedAt === null ? null : iso(run.finishedAt),
+    wakeAt: run.wakeAt === null ? null : iso(run.wakeAt),
+    attempts: attempts.length,
+    triesCounted: step?.triesCounted ?? 0,
+    maxAttempts: step?.maxAttempts ?? 0,
+    exitCode: run.exitStatus,
+    class: run.error?.class ?? last?.class ?? null,
+  };
+  const answer = (sentence: string, more: { readonly [key: string]: Json } = {}): Why => ({
+    thing: { kind: "run", id: run.id, name: run.loopName },
+    sentence,
+    status: run.status,
+    reason: run.reason,
+    facts: { ...facts, ...more },
+  });
+  const tries = step === undefined ? "" : ` (try ${step.triesCounted} of ${step.maxAttempts})`;
+  switch (run.status) {
+    case "queued": {
+      if (step?.status === "pending")
+        return answer(
+          run.wakeAt !== null && run.wakeAt > now
+            ? `It is queued and may start ${inTime(run.wakeAt, now)}.`
+            : "It is queued until earlier runs of its loop have ended.",
+        );
+      const explained = step === undefined ? null : await context.store.admission.explain({ stepId: step.id });
+      const refusal = explained?.refusal ?? null;
+      const more = { ahead: explained?.ahead ?? null, refusal: refusal as unknown as Json };
+      if (refusal === null) return answer("It is queued, there is room, and it starts with the next pass.", more);
+      const ahead = explained !== null && explained.ahead > 0 ? `; ${explained.ahead} stand before it` : "";
+      return answer(`It is queued because ${describeRefusal(refusal)}${ahead}.`, more);
+    }
+    case "waiting": {
+      const until = run.wakeAt === null ? "" : `; it goes on ${inTime(run.wakeAt, now)}`;
+      const cause = last?.message == null ? "" : ` (last end: ${last.class ?? last.status}: ${last.message})`;
+      return answer(
+        `It waits because ${WAITS[run.reason ?? ""] ?? `of ${run.reason ?? "an unknown reason"}`}${until}${cause}.`,
+      );
+    }
+    case "running":
+      if (run.cancelRequestedAt !== null)
+        return answer(`It is being cancelled by ${run.cancelBy ?? "somebody"} (${run.cancelReason ?? "no reason"}).`);
+      return answer(
+        `It runs${run.startedAt === null ? "" : ` since ${describeDuration(now - run.startedAt)}`} because ${originOf(tree)}.`,
+        { pid: last?.pid ?? null, attempt: last?.number ?? null },
+      );
+    case "succeeded":
+      return answer(`It ran because ${originOf(tree)}, and succeeded.`);
+    case "failed":
+    case "timed_out": {
+      const said = run.error?.message ?? last?.message;
+      return answer(
+        `It ${run.status === "failed" ? "failed" : "timed out"}: ${run.error?.class ?? run.reason ?? "unknown"}${said == null ? "" : `, ${said}`}${tries}. It ran because ${originOf(tree)}.`,
+      );
+    }
+    case "cancelled":
+      return answer(
+        run.cancelRequestedAt === null
+          ? `It was cancelled (${run.reason ?? "no reason"}).`
+          : `It was cancelled by ${run.cancelBy ?? "somebody"}: ${run.cancelReason ?? run.reason ?? "no reason"}.`,
+      );
+    case "skipped":
+      return answer(`It was skipped: ${run.reason ?? "no reason"}.`);
+  }
+}
+
+async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
+  const now = context.clock.now();
+  const newest = (await context.store.slots.list({ loopId: loop.id, limit: 1, cursor: null })).items[0] ?? null;
+  const sentence = (): string => {
+    if (loop.archivedAt !== null) return "It is archived: it starts nothing until `drover loop unarchive`.";
+    switch (loop.status) {
+      case "paused":
+        return `It is paused${loop.pausedAt === null ? "" : ` since ${describeDuration(now - loop.pausedAt)}`}: ${loop.pausedReason ?? "a person paused it"}.`;
+      case "expired":
+        return "It has expired: it starts nothing until `drover loop resume`.";
+      case "finished":
+        return "Its one slot is over: it starts nothing more.";
+      case "active":
+        if (context.daemon.mode !== "full") return "It is active, but no daemon fires it: drover up.";
+        return loop.nextAt === null
+          ? "It is active and waits for its run to say when the next one is."
+          : `It is active and fires next ${inTime(loop.nextAt, now)}.`;
+    }
+  };
+  return {
+    thing: { kind: "loop", id: loop.id, name: loop.name },
+    sentence: sentence(),
+    status: loop.status,
+    reason: loop.pausedReason,
+    facts: {
+      nextAt: loop.nextAt === null ? null : iso(loop.nextAt),
+      successStreak: loop.successStreak,
+      failureStreak: loop.failureStreak,
+      failureClass: loop.failureClass,
+      newestSlot: newest === null ? null : { at: iso(newest.at), outcome: newest.outcome, reason: newest.reason },
+    },
+  };
+}
+
+async function whySlot(context: StoreContext, loop: LoopRecord, time: string): Promise<Why> {
+  const { parseTime, nextInstant } = await import("../core/schedule.ts");
+  const { zoneOf } = await import("./upcoming.ts");
+  const now = context.clock.now();
+  const from = parseTime(time, { now, hostZone: zoneOf(loop.schedule, context.hostZone), path: "thing" });
+  // People type seconds at best, and an interval's instants have milliseconds.
+  const until = from % 1_000 === 0 ? from + 999 : from;
+  const slot = await findSlot(context, loop, from, until);
+  const answer = (sentence: string, facts: Why["facts"], reason: string | null = null): Why => ({
+    thing: { kind: "slot", id: loop.id, name: `${loop.name}@${time}` },
+    sentence,
+    status: slot?.outcome ?? null,
+    reason,
+    facts,
+  });
+  if (slot === null) {
+    const next = loop.schedule.kind === "dynamic" ? loop.nextAt : nextInstant(loop.schedule, from - 1);
+    const due = next !== null && next <= until;
+    if (due && next > loop.plannedUntil) {
+      const fires = loop.status === "active" && loop.archivedAt === null;
+      return answer(
+        next > now
+          ? `It is due ${inTime(next, now)}${fires ? "" : `, but the loop is ${loop.archivedAt === null ? loop.status : "archived"}`}.`
+          : `It was due ${inTime(next, now)} and is not recorded yet: ${context.daemon.mode === "full" ? (fires ? "the daemon is about to" : `the loop is ${loop.status}, it is recorded when that ends`) : "no daemon is running"}.`,
+        { at: iso(next) },
+      );
+    }
+    throw new AppError("not_found", "slot_not_found", `${loop.name} has no slot at ${iso(from)}`, {
+      path: "thing",
+      hint: `${next === null ? "Nothing follows." : `The next instant of its schedule from there on is ${iso(next)}.`} \`drover loop slots ${loop.name}\` lists what is recorded.`,
+    });
+  }
+  const facts: { [key: string]: Json } = {
+    at: iso(slot.at),
+    untilAt: iso(slot.untilAt),
+    count: slot.count,
+    outcome: slot.outcome,
+    runId: slot.runId,
+    coalescedInto: slot.coalescedInto === null ? null : iso(slot.coalescedInto),
+    lateMs: slot.lateMs,
+  };
+  if (slot.runId !== null) {
+    const tree = await context.store.runs.get({ runId: slot.runId });
+    if (tree !== null) {
+      const run = await whyRun(context, tree);
+      const late =
+        slot.lateMs >= context.settings.limits.onTimeMs
+          ? ` The slot was noticed ${describeDuration(slot.lateMs)} late.`
+          : "";
+      return answer(`${run.sentence}${late}`, { ...facts, run: run.facts }, slot.reason ?? run.reason);
+    }
+  }
+  return answer(describeSlot(slot, loop), facts, slot.reason);
+}
+
+const SLOT_REASONS: { readonly [reason: string]: string } = {
+  overlap: "an earlier run was still at work",
+  queue_full: "the loop's queue was full",
+  down: "no daemon was running",
+  asleep: "the host was asleep",
+  clock_step: "the clock was set forward past it",
+  late: "it was noticed too late",
+  limit: "more instants were missed than --catch-up-limit allows",
+  paused: "the loop was paused",
+  archived: "the loop was archived",
+  expired: "the loop had expired",
+};
+
+function describeSlot(slot: SlotRecord, loop: LoopRecord): string {
+  const because = SLOT_REASONS[slot.reason ?? ""] ?? slot.reason ?? "no reason is recorded";
+  switch (slot.outcome) {
+    case "skipped":
+      return `It was skipped: ${because} (overlap ${loop.policy.overlap}).`;
+    case "missed":
+      return `It was missed: ${because} (catch-up ${loop.policy.catchUp}).`;
+    case "coalesced":
+      return `It was missed because ${because}, and is made up for by the slot ${slot.coalescedInto === null ? "after it" : iso(slot.coalescedInto)}.`;
+    case null:
+      return "Its run has not ended yet.";
+    default:
+      return `It ${slot.outcome.replaceAll("_", " ")}; its run is not kept any more.`;
+  }
+}
+
+/** The row that holds an instant of [from, until]: rows come newest first, so the search ends with the first older one. */
+async function findSlot(
+  context: StoreContext,
+  loop: LoopRecord,
+  from: Instant,
+  until: Instant,
+): Promise<SlotRecord | null> {
+  let cursor: string | null = null;
+  for (;;) {
+    const page: Awaited<ReturnType<typeof context.store.slots.list>> = await context.store.slots.list({
+      loopId: loop.id,
+      limit: MAX_PAGE,
+      cursor,
+    });
+    for (const slot of page.items) {
+      if (slot.at <= until && slot.untilAt >= from) return slot;
+      if (slot.untilAt < from) return null;
+    }
+    cursor = page.next;
+    if (cursor === null) return null;
+  }
+}

@@ -1,0 +1,42 @@
+/** From what a person typed to one thing: an id, its prefix or suffix, or a unique name. */
+import { AppError } from "../core/errors.ts";
+import type { Store } from "../core/ports.ts";
+import type { LoopRecord, RunTree } from "../core/records.ts";
+
+/** Candidates that an ambiguous reference lists. */
+const LISTED = 10;
+
+async function findId(store: Store, kind: "loop" | "run", ref: string, path: string): Promise<string> {
+  const found = await store.things.resolve({ kind, ref, limit: LISTED + 1 });
+  const [first] = found;
+  if (first === undefined)
+    throw new AppError("not_found", `${kind}_not_found`, `there is no ${kind} ${JSON.stringify(ref)}`, {
+      path,
+      hint: kind === "loop" ? "`drover loop ls --archived` lists all loops." : "`drover runs` lists the newest runs.",
+    });
+  if (found.length === 1) return first.id;
+  const shown = found.slice(0, LISTED).map((one) => (one.name === null ? one.id : `${one.id} (${one.name})`));
+  throw new AppError("conflict", "ambiguous", `${JSON.stringify(ref)} may mean several ${kind}s`, {
+    path,
+    hint: `Say which: ${shown.join(", ")}${found.length > LISTED ? ", ..." : ""}.`,
+  });
+}
+
+/** Errors: AppError not_found `loop_not_found`, conflict `ambiguous`. */
+export async function findLoop(store: Store, ref: string, path = "loop"): Promise<LoopRecord> {
+  const loopId = await findId(store, "loop", ref, path);
+  const loop = await store.loops.get({ loopId });
+  // Removed between the two questions.
+  if (loop === null)
+    throw new AppError("not_found", "loop_not_found", `there is no loop ${JSON.stringify(ref)}`, { path });
+  return loop;
+}
+
+/** Errors: AppError not_found `run_not_found`, conflict `ambiguous`. */
+export async function findRun(store: Store, ref: string, path = "run"): Promise<RunTree> {
+  const runId = await findId(store, "run", ref, path);
+  const tree = await store.runs.get({ runId });
+  if (tree === null)
+    throw new AppError("not_found", "run_not_found", `there is no run ${JSON.stringify(ref)}`, { path });
+  return tree;
+}

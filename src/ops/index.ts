@@ -1,0 +1,189 @@
+/** Every operation in one line: its name, where it runs, what it does, and how it is loaded. Nothing here may load more. */
+import type { AnyOperation, Where } from "./operation.ts";
+
+export interface Entry {
+  /** The words of its command, joined by dots; also the end of its HTTP path. */
+  readonly name: string;
+  readonly where: Where;
+  readonly summary: string;
+  readonly load: () => Promise<{ readonly operation: AnyOperation }>;
+  /** Part of the daemon's own machinery: served, not a command. */
+  readonly hidden?: true;
+}
+
+export const operations: readonly Entry[] = [
+  {
+    name: "up",
+    where: "local",
+    summary: "Start the daemon, and return when it is ready",
+    load: () => import("./daemon-up.ts"),
+  },
+  {
+    name: "down",
+    where: "local",
+    summary: "Stop the daemon; running attempts go on without it unless told otherwise",
+    load: () => import("./daemon-down.ts"),
+  },
+  {
+    name: "status",
+    where: "local",
+    summary: "Show the daemon, the store, what runs and what fires next",
+    load: () => import("./show-status.ts"),
+  },
+  {
+    name: "doctor",
+    where: "local",
+    summary: "Check store, lock, clock, disk, PATH and left-over processes; ends with 1 on findings",
+    load: () => import("./doctor.ts"),
+  },
+  {
+    name: "daemon.stop",
+    where: "act",
+    summary: "Ask the daemon to go down",
+    load: () => import("./stop-daemon.ts"),
+    hidden: true,
+  },
+
+  {
+    name: "loop.add",
+    where: "write",
+    summary: "Add a loop: a schedule, what to run, and how",
+    load: () => import("./add-loop.ts"),
+  },
+  { name: "loop.ls", where: "read", summary: "List loops", load: () => import("./list-loops.ts") },
+  {
+    name: "loop.show",
+    where: "read",
+    summary: "Show a loop: its schedule, next instants and newest slots",
+    load: () => import("./show-loop.ts"),
+  },
+  {
+    name: "loop.slots",
+    where: "read",
+    summary: "List every scheduled instant of a loop with its outcome, newest first",
+    load: () => import("./list-slots.ts"),
+  },
+  {
+    name: "loop.run",
+    where: "act",
+    summary: "Start a loop now; says whether that is a due slot, a retry, or a run of its own",
+    load: () => import("./run-loop.ts"),
+  },
+  {
+    name: "loop.edit",
+    where: "write",
+    summary: "Change a loop; what is not given stays, and nothing that was due before starts",
+    load: () => import("./edit-loop.ts"),
+  },
+  {
+    name: "loop.pause",
+    where: "write",
+    summary: "Stop a loop from starting runs; those at work go on",
+    load: () => import("./pause-loop.ts"),
+  },
+  {
+    name: "loop.resume",
+    where: "write",
+    summary: "Let a paused, expired or finished loop start runs again",
+    load: () => import("./resume-loop.ts"),
+  },
+  {
+    name: "loop.rename",
+    where: "write",
+    summary: "Give a loop another name; its id, schedule and history stay",
+    load: () => import("./rename-loop.ts"),
+  },
+  {
+    name: "loop.archive",
+    where: "write",
+    summary: "Put a loop away: it starts nothing, and its name is free again",
+    load: () => import("./archive-loop.ts"),
+  },
+  {
+    name: "loop.unarchive",
+    where: "write",
+    summary: "Bring an archived loop back as it was",
+    load: () => import("./unarchive-loop.ts"),
+  },
+  {
+    name: "loop.rm",
+    where: "write",
+    summary: "Delete a loop and its slots; its runs stay",
+    load: () => import("./remove-loop.ts"),
+  },
+
+  {
+    name: "schedule.next",
+    where: "local",
+    summary: "Print the next instants of a cron expression or a duration",
+    load: () => import("./next-instants.ts"),
+  },
+  {
+    name: "schedule.explain",
+    where: "local",
+    summary: "Say a schedule in words, and what changes of the clock do to it",
+    load: () => import("./explain-schedule.ts"),
+  },
+
+  {
+    name: "run",
+    where: "act",
+    summary: "Run a command now, under the limits, and wait for its end",
+    load: () => import("./run-now.ts"),
+  },
+  { name: "runs", where: "read", summary: "List runs, newest first", load: () => import("./list-runs.ts") },
+  {
+    name: "show",
+    where: "read",
+    summary: "Show a run: steps, attempts, places of logs",
+    load: () => import("./show-run.ts"),
+  },
+  { name: "logs", where: "read", summary: "Print what a run put out", load: () => import("./read-logs.ts") },
+  {
+    name: "cancel",
+    where: "write",
+    summary: "Cancel a run and all it started; returns when nothing is left of it",
+    load: () => import("./cancel-run.ts"),
+  },
+  {
+    name: "retry",
+    where: "act",
+    summary: "Run the same work again as a new run that points at the old one",
+    load: () => import("./retry-run.ts"),
+  },
+  {
+    name: "why",
+    where: "read",
+    summary: "Say in one sentence why something waits, was skipped, was missed, failed or ran",
+    load: () => import("./explain-why.ts"),
+  },
+  { name: "events", where: "read", summary: "Print the change feed", load: () => import("./watch-events.ts") },
+
+  {
+    name: "limit.ls",
+    where: "read",
+    summary: "List caps with what is used of them",
+    load: () => import("./list-limits.ts"),
+  },
+  {
+    name: "config.path",
+    where: "local",
+    summary: "Print where configuration, state, logs and the socket are",
+    load: () => import("./config-path.ts"),
+  },
+  {
+    name: "config.show",
+    where: "local",
+    summary: "Print every setting with its source",
+    load: () => import("./config-show.ts"),
+  },
+  {
+    name: "config.check",
+    where: "local",
+    summary: "List every problem of the configuration with its line",
+    load: () => import("./config-check.ts"),
+  },
+  { name: "version", where: "local", summary: "Print the version", load: () => import("./show-version.ts") },
+];
+
+export const findEntry = (name: string): Entry | undefined => operations.find((entry) => entry.name === name);

@@ -1,0 +1,195 @@
+/** The vocabulary of operations: everything anyone can do, defined once, projected to every surface. */
+import type { Instant, Store } from "../core/ports.ts";
+import type { Fields, InputOf } from "./fields.ts";
+import type { Places } from "./places.ts";
+import type { Settings } from "./settings.ts";
+import type { Shape } from "./shape.ts";
+
+/**
+ * Where an operation runs. `read`: the store, opened read-only, daemon or not. `write`: the daemon, or with its lock where
+ * there is none. `act`: the daemon; `start` says whether one is started for it. `local`: the caller's own process.
+ */
+export type Where = "read" | "write" | "act" | "local";
+
+export interface Build {
+  readonly version: string;
+  /** Differs between builds of the same version. */
+  readonly id: string;
+}
+
+/** Who asks: what a started process may do is bounded by the run that it belongs to. */
+export interface Caller {
+  /** `person`, or the run that asks. */
+  readonly by: string;
+  /** The run on whose behalf something is started; from its signed token, never from what it says. */
+  readonly parentRunId: string | null;
+}
+
+/** What every operation can reach. */
+interface Surroundings {
+  readonly clock: { now(): Instant };
+  /** The zone of this host, where none is said. */
+  readonly hostZone: string;
+  readonly build: Build;
+  readonly places: Places;
+  readonly settings: Settings;
+}
+
+/** What is known of the daemon where an operation runs. */
+export interface DaemonView {
+  /** `none`: nobody fires schedules; `until_idle`: it serves what is queued and fires no schedules. */
+  readonly mode: "full" | "until_idle" | "none";
+}
+
+export interface StoreContext extends Surroundings {
+  readonly store: Store;
+  readonly hostId: string;
+  readonly caller: Caller;
+  readonly daemon: DaemonView;
+  readonly output: OutputFiles;
+  /** The file that a command's name means on this host; null when there is none. */
+  findProgram(name: string, cwd: string, path: string | undefined): string | null;
+  /** Whether a folder is there. */
+  isFolder(path: string): boolean;
+}
+
+export interface ActContext extends StoreContext {
+  readonly control: DaemonControl;
+}
+
+/** What the daemon lets operations do to itself. */
+export interface DaemonControl {
+  health(): Health;
+  /** Begins to go down, and answers at once. */
+  stop(how: { readonly drainMs: number; readonly stopRuns: boolean }): void;
+}
+
+export interface Health {
+  readonly state: "up" | "draining";
+  readonly mode: "full" | "until_idle";
+  readonly pid: number;
+  readonly version: string;
+  readonly build: string;
+  readonly hostId: string;
+  readonly hostName: string;
+  readonly startedAt: string;
+}
+
+export interface OutputRequest {
+  readonly folder: string;
+  readonly stream: "stdout" | "stderr";
+  /** Only the last lines; null for all that is kept. */
+  readonly tailLines: number | null;
+  /** Keeps control sequences. Secrets are scrubbed either way. */
+  readonly raw: boolean;
+}
+
+/** Output of attempts, as it is served: scrubbed, and inert unless raw. */
+export interface OutputFiles {
+  /** What is there now, in pieces. Errors: AppError not_found `logs_gone`. */
+  read(request: OutputRequest): AsyncIterable<string>;
+  /** The same, and then what comes. `ended` is aborted when nothing more will be written; `signal` ends it at once. */
+  follow(request: OutputRequest, ended: AbortSignal, signal: AbortSignal): AsyncIterable<string>;
+  /** Where the file lies. */
+  pathOf(folder: string, stream: "stdout" | "stderr"): string;
+}
+
+/** One finding of `doctor`. */
+export interface Finding {
+  readonly check: string;
+  readonly level: "ok" | "warning" | "problem";
+  readonly message: string;
+  readonly hint: string | null;
+}
+
+export type DaemonAnswer = { readonly health: Health } | { readonly absent: "down" | "unresponsive" };
+
+/** What a local operation can do beside reading. */
+export interface LocalContext extends Surroundings {
+  readonly cwd: string;
+  readonly caller: Caller;
+  /** Opens the store for reading and closes it afterwards. Answers null where there is none yet. */
+  reading<T>(use: (context: StoreContext) => Promise<T>): Promise<T | null>;
+  /** The daemon of this host, as it answers now. */
+  askDaemon(): Promise<DaemonAnswer>;
+  /** Whoever holds the daemon's lock; null when nobody does. `pid` is for people. */
+  lockHolder(): Promise<{ readonly pid: number | null } | null>;
+  /** Calls an operation of the daemon. Errors: AppError unreachable `daemon_down`. */
+  call(name: string, input: unknown): Promise<unknown>;
+  /** Starts a daemon in the background and waits until it is healthy. */
+  startDaemon(mode: "full" | "until_idle"): Promise<{ readonly health: Health; readonly started: boolean }>;
+  /** Is the daemon, until it ends. */
+  beDaemon(mode: "full" | "until_idle"): Promise<void>;
+  /** Probes for `doctor` that need more than the store. */
+  inspect(fix: boolean): Promise<readonly Finding[]>;
+  wait(ms: number): Promise<void>;
+}
+
+interface ContextOf {
+  readonly read: StoreContext;
+  readonly write: StoreContext;
+  readonly act: ActContext;
+  readonly local: LocalContext;
+}
+
+/** How an operation looks on the command line; all else comes from its input. */
+export interface CommandLine {
+  /** Inputs given by place, in order; a last one with many values takes the rest. */
+  readonly positionals?: readonly string[];
+  /** The input that takes everything after `--`. */
+  readonly rest?: string;
+  /** Whole command lines without `drover`. */
+  readonly examples?: readonly string[];
+  /** More for `--help`, in short lines. */
+  readonly notes?: readonly string[];
+  /** After it, the command waits for the end of the run in the answer: always, or when asked; the input says which. */
+  readonly waits?: { readonly unless?: string; readonly when?: string };
+  /** Inputs that only the command line uses: they do not travel to the daemon. */
+  readonly own?: readonly string[];
+}
+
+export interface Operation<W extends Where = Where, F extends Fields = Fields, Out = unknown> {
+  readonly name: string;
+  readonly where: W;
+  readonly summary: string;
+  readonly input: F;
+  readonly output: Shape;
+  readonly cli: CommandLine;
+  /** For `act`: a daemon is started for it where none runs. */
+  readonly start: boolean;
+  /** Errors: AppErrors of its input and of what it names. */
+  run(context: ContextOf[W], input: InputOf<F>): Promise<Out>;
+  /** The answer as it comes, one item at a time, where the operation can be followed. */
+  readonly follow: ((context: ContextOf[W], input: InputOf<F>, signal: AbortSignal) => AsyncIterable<unknown>) | null;
+}
+
+type Definition<W extends Where, F extends Fields, Out> = Omit<Operation<W, F, Out>, "start" | "follow" | "cli"> & {
+  readonly start?: boolean;
+  readonly cli?: CommandLine;
+  readonly follow?: NonNullable<Operation<W, F, Out>["follow"]>;
+};
+
+/** Defines an operation. It is one file, and one line in `index.ts`. */
+export function defineOperation<W extends Where, const F extends Fields, Out>(
+  definition: Definition<W, F, Out>,
+): Operation<W, F, Out> {
+  return {
+    ...definition,
+    start: definition.start ?? false,
+    cli: definition.cli ?? {},
+    follow: definition.follow ?? null,
+  };
+}
+
+/** An operation whose types are not known any more: what a surface holds. Its input has been checked by `checkInput`. */
+export interface AnyOperation {
+  readonly name: string;
+  readonly where: Where;
+  readonly summary: string;
+  readonly input: Fields;
+  readonly output: Shape;
+  readonly cli: CommandLine;
+  readonly start: boolean;
+  run(context: never, input: never): Promise<unknown>;
+  readonly follow: ((context: never, input: never, signal: AbortSignal) => AsyncIterable<unknown>) | null;
+}

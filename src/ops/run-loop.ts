@@ -1,0 +1,47 @@
+import { runTreeShape, toRunTreeDocument } from "./documents.ts";
+import { badInput, flag, required, text } from "./fields.ts";
+import { findLoop, findRun } from "./find.ts";
+import { defineOperation } from "./operation.ts";
+import { surroundingsOf } from "./run-answer.ts";
+import { waitFields } from "./run-now.ts";
+import { nullable, object, oneOf, string } from "./shape.ts";
+
+export const operation = defineOperation({
+  name: "loop.run",
+  where: "act",
+  start: true,
+  summary: "Start a loop now; says whether that is a due slot, a retry, or a run of its own",
+  input: {
+    loop: required(text("the loop", { placeholder: "LOOP", completes: "loop" })),
+    wait: flag("wait for the end; the exit status is the run's"),
+    detach: flag("return at once (what it does anyway)", { short: "d" }),
+    ...waitFields,
+  },
+  output: object({
+    loop: string,
+    source: oneOf(["ad_hoc", "due_slot", "retry_slot"]),
+    runId: nullable(string),
+    skipped: nullable(string),
+    run: nullable(runTreeShape),
+  }),
+  cli: {
+    positionals: ["loop"],
+    waits: { when: "wait" },
+    own: ["wait", "detach", "waitLimitMs"],
+    examples: ["loop run fetch", "loop run fetch --wait"],
+  },
+  async run(context, input) {
+    if (input.wait && input.detach)
+      throw badInput("--detach", "--wait and --detach contradict each other", "Give one of them.", "contradiction");
+    const loop = await findLoop(context.store, input.loop);
+    const { source, runId, skipped } = await context.store.loops.runNow({
+      loopId: loop.id,
+      by: context.caller.by,
+      parentRunId: context.caller.parentRunId,
+      limits: context.settings.limits,
+    });
+    const run =
+      runId === null ? null : toRunTreeDocument(await findRun(context.store, runId), await surroundingsOf(context));
+    return { loop: loop.name, source, runId, skipped, run };
+  },
+});

@@ -1,0 +1,70 @@
+import { runTreeShape, toRunTreeDocument } from "./documents.ts";
+import { duration, flag, pairs } from "./fields.ts";
+import { surroundingsOf } from "./run-answer.ts";
+import { findRun } from "./find.ts";
+import { badInput } from "./fields.ts";
+import { defineOperation } from "./operation.ts";
+import { makeRunPolicy, makeTarget, runPolicyFields, targetFields } from "./work.ts";
+
+/** How the command line waits for a run: shared by all commands that start one. */
+export const waitFields = {
+  waitLimitMs: duration("how long to wait for a limit, a quota or a person before leaving with 7 or 8", {
+    fallback: "for ever on a terminal, else 0s",
+  }),
+} as const;
+
+export const operation = defineOperation({
+  name: "run",
+  where: "act",
+  start: true,
+  summary: "Run a command now, under the limits, and wait for its end",
+  input: {
+    ...targetFields,
+    ...runPolicyFields,
+    input: pairs("an input of a workflow"),
+    wait: flag("wait for the end (what it does anyway)"),
+    detach: flag("return at once and print the run's id", { short: "d" }),
+    ...waitFields,
+  },
+  output: runTreeShape,
+  cli: {
+    rest: "command",
+    waits: { unless: "detach" },
+    own: ["wait", "detach", "waitLimitMs"],
+    examples: [
+      "run -- make test",
+      "run --timeout 10m --attempts 3 --shell 'make test | tee log'",
+      "run --detach -- ./long.sh",
+    ],
+    notes: [
+      "Its exit status is the run's: 0, 1 when it failed, 124 when it timed out, 130 when it was cancelled,",
+      "7 or 8 when it waits for a person or a limit (the run goes on). Ctrl-C cancels it; a second one leaves.",
+    ],
+  },
+  async run(context, input) {
+    if (input.wait && input.detach)
+      throw badInput("--detach", "--wait and --detach contradict each other", "Give one of them.", "contradiction");
+    if (input.input !== undefined)
+      throw badInput(
+        "--input",
+        "a command takes no inputs: workflows do, which this version does not have",
+        "Use --env K=V.",
+        "not_available",
+      );
+    const policy = await makeRunPolicy(input);
+    const target = await makeTarget(context, input, null);
+    const { run } = await context.store.runs.add({
+      kind: "command",
+      target,
+      policy,
+      originKind: context.caller.parentRunId === null ? "person" : "run",
+      originId: context.caller.parentRunId,
+      idempotencyKey: null,
+      parentRunId: context.caller.parentRunId,
+      hostPin: context.hostId,
+      limits: context.settings.limits,
+    });
+    const tree = await findRun(context.store, run.id);
+    return toRunTreeDocument(tree, await surroundingsOf(context));
+  },
+});

@@ -1,0 +1,87 @@
+import { iso, type Warning, warningShape } from "./documents.ts";
+import { notFiring } from "./loop-answer.ts";
+import { type DaemonView, defineOperation } from "./operation.ts";
+import { storeFileOf, withoutPassword } from "./settings.ts";
+import { instant, integer, listOf, nullable, object, oneOf, string } from "./shape.ts";
+
+export const operation = defineOperation({
+  name: "status",
+  where: "local",
+  summary: "Show the daemon, the store, what runs and what fires next",
+  input: {},
+  output: object({
+    daemon: object({
+      state: oneOf(["up", "draining", "down", "unresponsive"]),
+      mode: nullable(oneOf(["full", "until_idle"])),
+      pid: nullable(integer),
+      version: nullable(string),
+      uptimeMs: nullable(integer),
+    }),
+    store: object({ kind: oneOf(["sqlite", "postgres"]), location: string }),
+    host: object({ id: nullable(string), name: nullable(string), status: nullable(string) }),
+    runs: object({ running: integer, queued: integer, waiting: integer }),
+    next: nullable(object({ loop: string, at: instant })),
+    warnings: listOf(warningShape),
+  }),
+  cli: { examples: ["status", "status --json"] },
+  async run(context) {
+    const { settings, places, build } = context;
+    const answer = await context.askDaemon();
+    const health = "health" in answer ? answer.health : null;
+    const holder = health === null ? await context.lockHolder() : null;
+    const seen = await context.reading(async ({ store, hostId }) => ({
+      counts: await store.runs.counts({}),
+      next: await store.loops.nextFire({}),
+      host: (await store.hosts.list({})).find((host) => host.id === hostId) ?? null,
+    }));
+    const warnings: Warning[] = [];
+    const mode: DaemonView["mode"] = health?.mode ?? "none";
+    if (seen?.next != null) warnings.push(...notFiring({ mode }));
+    const working = (seen?.counts.running ?? 0) + (seen?.counts.queued ?? 0);
+    if (health === null && seen?.next == null && working > 0)
+      warnings.push({
+        code: "daemon_down",
+        message: "no daemon is running: what is queued does not start",
+        hint: "drover up",
+      });
+    if (holder !== null)
+      warnings.push({
+        code: "daemon_unresponsive",
+        message: `a daemon${holder.pid === null ? "" : ` (pid ${holder.pid})`} holds the lock and does not answer`,
+        hint: `its log says more: ${places.daemonLog}`,
+      });
+    if (health !== null && health.version.split(".", 2).join() !== build.version.split(".", 2).join())
+      warnings.push({
+        code: "restart_needed",
+        message: `the daemon is version ${health.version}, this is ${build.version}`,
+        hint: "drover down && drover up",
+      });
+    if (seen?.host?.status === "disk")
+      warnings.push({
+        code: "disk",
+        message: "free disk space is short: nothing starts",
+        hint: "Free some space, or lower limits.minFreeBytes.",
+      });
+    return {
+      daemon: {
+        state: health?.state ?? (holder === null ? "down" : "unresponsive"),
+        mode: health?.mode ?? null,
+        pid: health?.pid ?? holder?.pid ?? null,
+        version: health?.version ?? null,
+        uptimeMs: health === null ? null : Math.max(0, context.clock.now() - Date.parse(health.startedAt)),
+      },
+      store: {
+        kind: storeFileOf(settings.store, places) === null ? "postgres" : "sqlite",
+        location: storeFileOf(settings.store, places) ?? withoutPassword(settings.store),
+      },
+      host: {
+        id: health?.hostId ?? seen?.host?.id ?? null,
+        name: health?.hostName ?? seen?.host?.name ?? null,
+        status: seen?.host?.status ?? null,
+      },
+      runs: seen?.counts ?? { running: 0, queued: 0, waiting: 0 },
+      next: seen?.next == null ? null : { loop: seen.next.name, at: iso(seen.next.at) },
+      warnings,
+    };
+  },
+});

@@ -1,0 +1,285 @@
+/** What loops and runs have in common: the inputs that say what to run and how, and the records made from them. */
+import { AppError } from "../core/errors.ts";
+import type { LoopPolicy, RunPolicy } from "../core/loop.ts";
+import type { Schedule, ScheduleFlags } from "../core/schedule.ts";
+import type { Target } from "../core/target.ts";
+import {
+  badInput,
+  choice,
+  duration,
+  type Field,
+  flag,
+  type InputOf,
+  integer,
+  pairs,
+  text,
+  texts,
+  folder,
+} from "./fields.ts";
+import type { StoreContext } from "./operation.ts";
+
+/** An input of a part that does not exist yet: read, and refused by name. */
+function absent(about: string, part: string, { value = true }: { readonly value?: boolean } = {}): Field<undefined> {
+  const refuse = (path: string): never => {
+    throw new AppError("invalid", "not_available", `${path} needs ${part}, which this version does not have`, {
+      path,
+      hint: "Leave it out. `drover version` says which version this is.",
+    });
+  };
+  const made = text(`${about} (not available yet)`);
+  return {
+    ...made,
+    placeholder: value ? "TEXT" : null,
+    many: true,
+    read: (_text, path) => refuse(path),
+    check: (given, path) => (given === undefined || given === null || given === false ? undefined : refuse(path)),
+  };
+}
+
+const agents = "agents";
+export const targetFields = {
+  command: texts("the command and its arguments, after --", { empty: true, placeholder: "COMMAND" }),
+  shell: text("a shell string to run with /bin/sh -c", { placeholder: "STRING" }),
+  cwd: folder("working directory", { fallback: "where the command is typed" }),
+  env: pairs("an environment variable, stored with the definition"),
+  envPass: texts("a variable to pass on from the daemon's environment", { placeholder: "NAME", commas: true }),
+  secret: pairs("a variable whose value comes from env:NAME, file:PATH or cmd:STRING at each start, never stored"),
+  expect: texts("what must be seen for success: output, changes, commit, file:PATH, cmd:STRING", {
+    placeholder: "WHAT",
+  }),
+  output: choice("how output is kept; pipe is for programs that empty their own outputs", ["files", "pipe"], {
+    fallback: "files",
+  }),
+  agent: absent("an agent to run", agents),
+  prompt: absent("the agent's prompt", agents),
+  promptFile: absent("a file with the agent's prompt", agents),
+  model: absent("the agent's model", agents),
+  permission: absent("what the agent may do", agents),
+  allowRoot: absent("lets the agent run as root", agents, { value: false }),
+  untested: absent("takes a version of the agent that was not tried", agents, { value: false }),
+  agentCommand: absent("the command of a custom agent", agents),
+  workflow: absent("a workflow to run", "workflows"),
+  account: absent("the account to use", "accounts"),
+  pool: absent("the pool of accounts to use", "pools"),
+  worktree: absent("whether to work in a worktree of its own", "worktrees"),
+  project: absent("the project that the work belongs to", "projects"),
+} as const;
+
+export const runPolicyFields = {
+  attempts: integer("tries until the run has failed", { min: 1, max: 1_000, fallback: "1" }),
+  backoffMs: duration("first pause before another try; doubles up to an hour", { fallback: "60s" }),
+  timeoutMs: duration("longest time of one try while the host is awake; 0s for none", { fallback: "none" }),
+  idleTimeoutMs: duration("longest time without output; 0s for none", { fallback: "none" }),
+  graceMs: duration("time from TERM to KILL", { fallback: "10s" }),
+  priority: integer("place in the queue: a point is worth a minute of waiting", {
+    min: -1_000,
+    max: 1_000,
+    fallback: "0",
+  }),
+  onLost: choice("what follows when nobody knows how a try ended", ["auto", "retry", "fail"], { fallback: "auto" }),
+  onFinish: text("a shell command for each end; the run as JSON on its standard input", {
+    placeholder: "CMD",
+    empty: true,
+  }),
+  onFailure: text("a shell command for the first failure and for the recovery", { placeholder: "CMD", empty: true }),
+  label: texts("a label to find runs by", { placeholder: "K", commas: true }),
+} as const;
+
+export const loopPolicyFields = {
+  catchUp: choice("what becomes of instants that were missed", ["latest", "all", "none"], { fallback: "latest" }),
+  catchUpLimit: integer("how many missed instants --catch-up all runs", { min: 1, max: 1_000, fallback: "50" }),
+  overlap: choice("what an instant does while an earlier run is at work", ["skip", "queue", "allow", "cancel"], {
+    fallback: "skip",
+  }),
+  queueLimit: integer("runs that wait with --overlap queue", { min: 1, max: 10_000, fallback: "100" }),
+  jitterMs: duration("puts each start off by a part of this, always the same for one slot", { fallback: "0s" }),
+  expiresAt: text("when the loop ends; none for never", { placeholder: "T" }),
+  expiresAfterRuns: integer("successes in a row after which the loop ends; 0 for never", {
+    min: 0,
+    max: 1_000_000_000,
+  }),
+  breaker: integer("equal failures in a row that pause the loop; 0 for never", {
+    min: 0,
+    max: 1_000_000,
+    fallback: "5",
+  }),
+} as const;
+
+export const scheduleFields = {
+  every: text("a fixed period", { placeholder: "D" }),
+  cron: text("a cron expression of 5 fields, or 6 with seconds first", { placeholder: "EXPR" }),
+  tz: text("the IANA zone of the expression or of a local time", { placeholder: "ZONE", fallback: "this host's" }),
+  at: text("one instant: ISO-8601, a local date and time, or +30m", { placeholder: "TIME" }),
+  dynamic: flag("each run says when the next one is: nextAt or nextAfterMs in its output"),
+} as const;
+
+type TargetInput = InputOf<typeof targetFields>;
+type RunPolicyInput = InputOf<typeof runPolicyFields>;
+type LoopPolicyInput = InputOf<typeof loopPolicyFields>;
+
+interface Issue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
+interface Checker<T> {
+  safeParse(
+    value: unknown,
+  ): { success: true; data: T } | { success: false; error: { readonly issues: readonly Issue[] } };
+}
+
+/** Checks with a schema of core; its first issue becomes an AppError invalid that names the input. */
+export function checkWith<T>(
+  schema: Checker<T>,
+  value: unknown,
+  pathOf: (path: readonly PropertyKey[]) => string,
+  code = "bad_input",
+): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const path = pathOf(issue?.path ?? []);
+  throw badInput(path, `${path}: ${issue?.message ?? "not valid"}`, undefined, code);
+}
+
+const TARGET_FLAGS: { readonly [key: string]: string } = {
+  argv: "command",
+  envPass: "--env-pass",
+  secrets: "--secret",
+};
+const flagAt = (path: readonly PropertyKey[]): string => {
+  const [first = "target", second] = path.map(String);
+  const name =
+    TARGET_FLAGS[first] ?? `--${first.replace(/Ms$/, "").replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  return second === undefined || /^\d+$/.test(second) ? name : `${name} ${second}`;
+};
+
+const hasTarget = (input: TargetInput): boolean =>
+  (input.command !== undefined && input.command.length > 0) || input.shell !== undefined;
+
+/** `output,changes` are two expectations; a comma in a path or a command is part of it. */
+const splitWords = (one: string): string[] =>
+  /^(output|changes|commit)(,(output|changes|commit))+$/.test(one) ? one.split(",") : [one];
+
+/**
+ * The target that the input describes, over one that is there (an edit): what is not given stays.
+ * Errors: AppError invalid with the input's path; not_found `cwd_not_found`, `command_not_found` for what this host lacks now.
+ */
+export async function makeTarget(context: StoreContext, input: TargetInput, before: Target | null): Promise<Target> {
+  if (input.shell !== undefined && input.command !== undefined && input.command.length > 0)
+    throw badInput("--shell", "--shell and -- COMMAND contradict each other", "Give one of them.", "contradiction");
+  if (before === null && !hasTarget(input))
+    throw badInput(
+      "command",
+      "there is nothing to run",
+      "Give a command after --, or --shell STRING.",
+      "missing_target",
+    );
+  const { commandTarget } = await import("../core/target.ts");
+  const argv =
+    input.shell !== undefined ? ["/bin/sh", "-c", input.shell] : input.command?.length ? input.command : before?.argv;
+  const cwd = input.cwd ?? before?.cwd;
+  if (cwd === undefined)
+    throw badInput("cwd", "the working directory is missing", "Give an absolute path.", "missing_value");
+  const target = checkWith(
+    commandTarget,
+    {
+      kind: "command",
+      argv,
+      shell: input.shell !== undefined || (!hasTarget(input) && before?.shell === true),
+      cwd,
+      env: input.env ?? before?.env ?? {},
+      envPass: input.envPass ?? before?.envPass ?? [],
+      secrets: input.secret ?? before?.secrets ?? {},
+      expect: input.expect?.flatMap(splitWords) ?? before?.expect ?? [],
+      output: input.output ?? before?.output ?? "files",
+    },
+    flagAt,
+  );
+  if (!context.isFolder(target.cwd))
+    throw new AppError(
+      "not_found",
+      "cwd_not_found",
+      `the working directory ${JSON.stringify(target.cwd)} is not there`,
+      {
+        path: "--cwd",
+        hint: "Make the folder first, or name another with --cwd.",
+      },
+    );
+  if (!target.shell && context.findProgram(target.argv[0], target.cwd, target.env["PATH"]) === null)
+    throw new AppError("not_found", "command_not_found", `the command ${JSON.stringify(target.argv[0])} is not found`, {
+      path: "command",
+      hint: "Check its spelling and PATH, give its full path, or use --shell for a shell's own command.",
+    });
+  return target;
+}
+
+const present = <T extends object>(values: T): Partial<T> =>
+  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Partial<T>;
+const noneWhen = <T>(value: T | undefined, none: T): T | null | undefined => (value === none ? null : value);
+
+const runPolicyOf = (input: RunPolicyInput) =>
+  present({
+    attempts: input.attempts,
+    backoffMs: input.backoffMs,
+    timeoutMs: noneWhen(input.timeoutMs, 0),
+    idleTimeoutMs: noneWhen(input.idleTimeoutMs, 0),
+    graceMs: input.graceMs,
+    priority: input.priority,
+    onLost: input.onLost,
+    onFinish: noneWhen(input.onFinish, ""),
+    onFailure: noneWhen(input.onFailure, ""),
+    labels: input.label,
+  });
+
+/** Errors: AppError invalid. */
+export async function makeRunPolicy(input: RunPolicyInput): Promise<RunPolicy> {
+  const { runPolicy } = await import("../core/loop.ts");
+  return checkWith(runPolicy, runPolicyOf(input), flagAt);
+}
+
+/** The policy that the input describes, over one that is there. Errors: AppError invalid, `bad_time`. */
+export async function makeLoopPolicy(
+  context: StoreContext,
+  input: RunPolicyInput & LoopPolicyInput & { readonly tz?: string | undefined },
+  before: LoopPolicy | null,
+): Promise<LoopPolicy> {
+  const { loopPolicy } = await import("../core/loop.ts");
+  const { parseTime } = await import("../core/schedule.ts");
+  const expiresAt =
+    input.expiresAt === undefined || input.expiresAt === "none"
+      ? noneWhen(input.expiresAt, "none")
+      : parseTime(input.expiresAt, { now: context.clock.now(), hostZone: context.hostZone, path: "--expires-at" });
+  return checkWith(
+    loopPolicy,
+    {
+      ...before,
+      ...runPolicyOf(input),
+      ...present({
+        catchUp: input.catchUp,
+        catchUpLimit: input.catchUpLimit,
+        overlap: input.overlap,
+        queueLimit: input.queueLimit,
+        jitterMs: input.jitterMs,
+        expiresAt,
+        expiresAfterRuns: noneWhen(input.expiresAfterRuns, 0),
+        breaker: input.breaker,
+      }),
+    },
+    flagAt,
+  );
+}
+
+/** The schedule that the input describes; null when it says nothing of one. Errors: AppError invalid of `parseSchedule`. */
+export async function makeSchedule(context: StoreContext, input: ScheduleFlags): Promise<Schedule | null> {
+  const { every, cron, tz, at, dynamic } = input;
+  if (every === undefined && cron === undefined && at === undefined && tz === undefined && dynamic !== true)
+    return null;
+  const { parseSchedule } = await import("../core/schedule.ts");
+  return parseSchedule({ every, cron, tz, at, dynamic }, { now: context.clock.now(), hostZone: context.hostZone });
+}
+
+/** Checks the name of a loop. Errors: AppError invalid `bad_name`. */
+export async function checkLoopName(name: string): Promise<string> {
+  const { loopName } = await import("../core/loop.ts");
+  return checkWith(loopName, name, () => "name", "bad_name");
+}
