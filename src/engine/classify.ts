@@ -1,0 +1,165 @@
+/** What an attempt's end means: evidence in, outcome out. The same for the running daemon, for recovery and for the simulator. */
+import { unreachable } from "../core/errors.ts";
+import type { Instant, Judgement } from "../core/ports.ts";
+import type { EndedBy, FailureClass, Outcome } from "../core/run.ts";
+
+/** Why we end an attempt. `lateMs`: by how much a limit had passed before anybody could enforce it. */
+export interface EndWish {
+  readonly by: Exclude<EndedBy, "self">;
+  readonly message: string;
+  /** It was recorded by a daemon that is gone: nobody knows whether it still sent its signals. */
+  readonly inherited: boolean;
+}
+
+/** What became of the wish: what was found when the tree was ended. */
+export interface Ending {
+  readonly wish: EndWish;
+  /** Wall-clock instant before the first signal. */
+  readonly signalledAt: Instant;
+  /** Processes that had to be signalled. */
+  readonly killed: number;
+}
+
+export interface Evidence {
+  readonly judgement: Exclude<Judgement, { kind: "asked" } | { kind: "live" }>;
+  /** null when nobody but itself ended it. */
+  readonly ending: Ending | null;
+  /** Processes of its tree that could not be ended. */
+  readonly left: number;
+  /** Why the output that the process handed over is none; null when it is one, or there is none. */
+  readonly outputFault: string | null;
+  /** The first expectation that does not hold. */
+  readonly unmet: string | null;
+}
+
+export type Verdict = Pick<Outcome, "kind" | "class" | "endedBy" | "exitStatus" | "signal" | "message">;
+
+/** Statuses that our own signals leave by the shell's convention: INT, KILL, TERM. */
+const OURS: ReadonlySet<number> = new Set([130, 137, 143]);
+
+/**
+ * Whether it ended because of us. What had ended by itself did not time out, and a signal that we sent after it had ended
+ * changes nothing; a status that only a signal leaves is ours whatever the files' clock says, which lags by some milliseconds.
+ */
+function endedByUs(judgement: Extract<Judgement, { kind: "ended" }>, ending: Ending): boolean {
+  if (OURS.has(judgement.exit)) return ending.killed > 0 || ending.wish.inherited;
+  if (ending.wish.inherited) return false;
+  return ending.killed > 0 && judgement.endedAt >= ending.signalledAt;
+}
+
+/** Status and class of an attempt whose end is certain. */
+export function classify(evidence: Evidence): Verdict {
+  const verdict = judged(evidence);
+  if (evidence.left === 0) return verdict;
+  const left = `${evidence.left} of its processes could not be ended`;
+  return { ...verdict, message: verdict.message === null ? left : `${verdict.message}; ${left}` };
+}
+
+function judged({ judgement, ending, outputFault, unmet }: Evidence): Verdict {
+  const self = { endedBy: "self", exitStatus: null, signal: null } as const;
+  switch (judgement.kind) {
+    case "never_started": {
+      const full = /\bspace\b/.test(judgement.why);
+      return {
+        ...self,
+        kind: "never_started",
+        class: full ? "storage" : "lost",
+        endedBy: ending?.wish.by ?? "self",
+        message: judgement.why,
+      };
+    }
+    case "orphan":
+      return ending !== null
+        ? endedFor(ending, null)
+        : { ...self, kind: "lost", class: "lost", message: "its shim died, so nobody knows how it ended" };
+    case "lost":
+      // We ended its tree, so why it is over is known, only its status is not.
+      if (ending !== null && judgement.why === "exit_unknown") return endedFor(ending, null);
+      return {
+        ...self,
+        kind: "lost",
+        class: "lost",
+        endedBy: ending?.wish.by ?? "self",
+        message: lostWords[judgement.why],
+      };
+    case "ended": {
+      if (judgement.fault !== undefined)
+        return {
+          ...self,
+          kind: "failed",
+          class: "not_found",
+          exitStatus: judgement.exit,
+          message: faultWords[judgement.fault],
+        };
+      if (ending !== null && endedByUs(judgement, ending)) return endedFor(ending, judgement.exit);
+      return byItself(judgement.exit, outputFault, unmet);
+    }
+    default:
+      return unreachable(judgement);
+  }
+}
+
+function byItself(exit: number, outputFault: string | null, unmet: string | null): Verdict {
+  const self = { endedBy: "self", exitStatus: exit, signal: null } as const;
+  if (exit === 0) {
+    if (outputFault !== null) return { ...self, kind: "failed", class: "output_invalid", message: outputFault };
+    if (unmet !== null) return { ...self, kind: "failed", class: "check_failed", message: unmet };
+    return { ...self, kind: "succeeded", class: null, message: null };
+  }
+  if (exit > 128 && exit < 193) {
+    const signal = exit - 128;
+    return {
+      ...self,
+      kind: "failed",
+      class: "signal",
+      signal,
+      message: `ended with status ${exit}, by convention signal ${signal}`,
+    };
+  }
+  return { ...self, kind: "failed", class: "exit", message: `exited with status ${exit}` };
+}
+
+/** It ended because we ended it. */
+function endedFor({ wish }: Ending, exit: number | null): Verdict {
+  const signal = exit !== null && exit > 128 && exit < 193 ? exit - 128 : null;
+  const how = { endedBy: wish.by, exitStatus: exit, signal, message: wish.message } as const;
+  switch (wish.by) {
+    case "timeout":
+      return { ...how, kind: "timed_out", class: "timeout" };
+    case "idle":
+      return { ...how, kind: "timed_out", class: "idle_timeout" };
+    case "cancel":
+      return { ...how, kind: "cancelled", class: "cancelled" };
+    case "stop":
+    case "fence":
+      return { ...how, kind: "stopped", class: "cancelled" };
+    default:
+      return unreachable(wish.by);
+  }
+}
+
+const faultWords = {
+  nocwd: "the working directory does not exist or cannot be entered",
+  nocmd: "the command was not found",
+  noexec: "the command cannot be executed",
+} as const;
+
+const lostWords = {
+  host_restarted: "the host was restarted before its end was recorded",
+  folder_vanished: "its folder was deleted, and its record with it",
+  exit_unknown: "its shim died, so nobody knows how it ended",
+} as const;
+
+/** Class of an attempt that could not even be prepared, by the code of its error. */
+export function classOfPreparation(code: string): FailureClass {
+  switch (code) {
+    case "env_invalid":
+    case "secret_unresolved":
+      return "env_invalid";
+    case "no_space":
+    case "disk_full":
+      return "storage";
+    default:
+      return "spawn";
+  }
+}

@@ -1,0 +1,309 @@
+/** The engine: its actors put together. Everything it knows of the world comes through ports. */
+import { createAdmission } from "./admission.ts";
+import { createCancels } from "./cancels.ts";
+import { createHooks } from "./hooks.ts";
+import { createHosts } from "./hosts.ts";
+import { createJanitor } from "./janitor.ts";
+import type { EngineOptions, EnginePorts, Heartbeat } from "./ports.ts";
+import { recover } from "./recovery.ts";
+import { createRunner, type Runner } from "./runner.ts";
+import { createScheduler, createTimers } from "./scheduler.ts";
+import { createWake } from "./wake.ts";
+import { createWatch } from "./watch.ts";
+import { createWeather, Halted } from "./weather.ts";
+
+const goingDown = { by: "stop", inherited: false, message: "stopped on the way down" } as const;
+
+/** What may have changed: `plan` loops, `admit` something may start, `end` something was cancelled, `hooks`, or `all`. */
+export type Poke = "plan" | "admit" | "end" | "hooks" | "all";
+
+export interface StopRequest {
+  /** How long to wait for what runs. 0 does not wait. */
+  readonly drainMs: number;
+  /** Ends what still runs then; else it goes on without us. */
+  readonly stopRuns: boolean;
+  /** When a daemon will be there again: until then other hosts leave our work alone. */
+  readonly backBy?: number | null;
+}
+
+export interface EngineState {
+  readonly incarnation: number;
+  /** Attempts at work here. */
+  readonly attempts: number;
+  /** Errors that were bugs. */
+  readonly bugs: number;
+  /** When the last wake-up was, by the awake clock. */
+  readonly wokeAt: number;
+}
+
+export interface Engine {
+  /** Something was changed in the store: look now. */
+  poke(what: Poke): void;
+  /** Takes no new work, then goes down. Resolves when nothing more is written by us. */
+  stop(request: StopRequest): Promise<void>;
+  /** Resolves when nothing is live or waiting for this host; only with `untilIdle`. */
+  idle(): Promise<void>;
+  /** Resolves when another daemon has joined as this host: all that is left to do is to leave. */
+  superseded(): Promise<void>;
+  state(): EngineState;
+}
+
+/**
+ * Joins as this host, recovers what an earlier daemon left, and begins to work.
+ * Errors: those of `store.hosts.join`; later ones are waited out or told.
+ */
+export async function startEngine(ports: EnginePorts, options: EngineOptions): Promise<Engine> {
+  const { clock, store, log, files } = ports;
+  const { host, limits } = options;
+  const { hostId } = host;
+  const halted = new AbortController();
+  const { incarnation } = await store.hosts.join(host);
+
+  let stopping: Promise<void> | null = null;
+  const failures = new Map<string, number>();
+  let wokeAt = clock.awake();
+  let heartbeat: Heartbeat | null = null;
+  let tellSuperseded: () => void = () => {};
+  const superseded = new Promise<void>((resolve) => (tellSuperseded = resolve));
+  let tellIdle: () => void = () => {};
+  const idle = new Promise<void>((resolve) => (tellIdle = resolve));
+
+  const weather = createWeather({ ...ports, limits, halted: halted.signal, onFull: () => admission.full() });
+  const wake = createWake({
+    clock,
+    limits,
+    onWake() {
+      wokeAt = clock.awake();
+      heartbeat?.beat(runner.lives().length > 0);
+    },
+    onGap(cause, gap) {
+      log("info", "woke_after_gap", { cause, ...gap });
+      scheduler.explain(cause);
+      admission.doubtLease();
+      // The wall clock says something else now, or others had the time to act: everything is looked at.
+      poke("all");
+    },
+    onMishap(name, error) {
+      const nth = (failures.get(name) ?? 0) + 1;
+      failures.set(name, nth);
+      return weather.mishap(name, error, nth);
+    },
+  });
+
+  const runner: Runner = createRunner({
+    ports,
+    limits,
+    socket: options.socket,
+    hostId,
+    incarnation,
+    weather,
+    watchWithin: (ms) => wake.within("watch", ms),
+    onFull: () => admission.full(),
+    onSuperseded: giveUp,
+    onSettled({ run: was }, step, run) {
+      wake.poke("admit");
+      if (step === "waiting") wake.poke("timers");
+      const over =
+        run === null || run === "succeeded" || run === "failed" || run === "timed_out" || run === "cancelled";
+      if (!over) return;
+      // The end of a run may say when its loop is due again.
+      if (was.loopId !== null) wake.poke("plan");
+      if (was.policy.onFinish !== null || was.policy.onFailure !== null) wake.poke("hooks");
+      wake.poke("idle");
+    },
+  });
+  const onRenewed = (answer: { readonly superseded: boolean; readonly lost: readonly string[] }) => {
+    if (answer.superseded) giveUp();
+    else runner.fence(answer.lost);
+  };
+
+  const scheduler = createScheduler({
+    clock,
+    store,
+    limits,
+    wakeAt: (instant) => wake.at("plan", instant),
+    again: () => wake.poke("plan"),
+    onRuns: () => wake.poke("timers", "admit", "cancels", "hooks"),
+  });
+  const timers = createTimers({
+    clock,
+    store,
+    limits,
+    wakeAt: (instant) => wake.at("timers", instant),
+    again: () => wake.poke("timers"),
+    onReady: () => wake.poke("admit"),
+  });
+  const admission = createAdmission({
+    store,
+    files,
+    limits,
+    log,
+    hostId,
+    incarnation,
+    awake: clock.awake,
+    take(assignment) {
+      runner.take(assignment);
+      if (stopping !== null) runner.end(assignment.attempt.id, goingDown);
+    },
+    again: () => wake.poke("admit"),
+    within: (ms) => wake.within("admit", ms),
+    onRenewed,
+  });
+  const cancels = createCancels({ store, runner, hostId });
+  const watch = createWatch({ clock, runner, within: (ms) => wake.within("watch", ms) });
+  const hosts = createHosts({
+    store,
+    limits,
+    runner,
+    hostId,
+    incarnation,
+    shared: options.sweepMs !== null,
+    onTaken: () => wake.poke("timers", "admit"),
+  });
+  const hooks = createHooks({
+    store,
+    notifier: ports.notifier,
+    limits,
+    weather,
+    hostId,
+    again: () => wake.poke("hooks"),
+    onDone: () => wake.poke("idle"),
+  });
+  const janitor = createJanitor({
+    clock,
+    store,
+    files,
+    limits,
+    runner,
+    log,
+    within: (ms) => wake.within("janitor", ms),
+  });
+  const sweep = {
+    name: "sweep",
+    async tick() {
+      if (options.sweepMs === null) return;
+      poke("all");
+      wake.within("sweep", options.sweepMs);
+    },
+  };
+  const idler = {
+    name: "idle",
+    async tick() {
+      if (!options.untilIdle || runner.lives().length > 0 || hooks.count() > 0) return;
+      const [counts, due] = await Promise.all([store.runs.counts({}), store.runs.hooksDue({ hostId, limit: 1 })]);
+      if (counts.running + counts.queued + counts.waiting === 0 && due.length === 0) tellIdle();
+    },
+  };
+
+  /** A failure is one in a row only until the next success. */
+  const counted = (actor: { readonly name: string; tick(): Promise<void> }) => ({
+    name: actor.name,
+    async tick() {
+      await actor.tick();
+      failures.delete(actor.name);
+    },
+  });
+  // The order in which those that are due at once ask the store: what makes work ready comes before what lets it start.
+  const actors = [
+    cancels,
+    ...(options.untilIdle ? [] : [scheduler]),
+    timers,
+    admission,
+    hosts,
+    hooks,
+    janitor,
+    sweep,
+    idler,
+  ];
+  wake.add(counted(watch));
+
+  function poke(what: Poke): void {
+    switch (what) {
+      case "plan":
+        return wake.poke("plan");
+      case "admit":
+        return wake.poke("timers", "admit", "idle");
+      case "end":
+        return wake.poke("cancels", "hooks", "idle");
+      case "hooks":
+        return wake.poke("hooks");
+      case "all":
+        return wake.poke("cancels", "plan", "timers", "admit", "hosts", "hooks", "idle");
+    }
+  }
+
+  /** Another daemon is this host now: what runs is in its hands. */
+  function giveUp(): void {
+    if (halted.signal.aborted) return;
+    log("error", "superseded", { hostId, incarnation });
+    halted.abort();
+    for (const actor of [watch, ...actors]) wake.drop(actor.name);
+    tellSuperseded();
+  }
+
+  ports.spawner.onBell(runner.bell);
+  ports.spawner.onReplaced(runner.replaced);
+  heartbeat = ports.startHeartbeat({
+    hostId,
+    incarnation,
+    leaseMs: limits.leaseMs,
+    everyMs: limits.renewMs,
+    onAnswer: onRenewed,
+  });
+  // It serves only the watch until everything is recovered, but it beats, and it notices gaps.
+  wake.run().catch((error: unknown) => weather.mishap("wake", error, 1));
+  log("info", "engine_started", { hostId, incarnation });
+  await recover({ store, limits, runner, weather, log, hostId, incarnation });
+  if (!halted.signal.aborted) for (const actor of actors) wake.add(counted(actor));
+  poke("all");
+  wake.poke("watch", "sweep");
+  wake.within("janitor", limits.watchMs);
+
+  async function patiently(work: Promise<unknown>, ms: number): Promise<boolean> {
+    const enough = new AbortController();
+    const done = work.then(() => enough.abort());
+    const timedOut = await clock.sleep(ms, enough.signal);
+    if (!timedOut) await done;
+    return !timedOut;
+  }
+
+  async function stop({ drainMs, stopRuns, backBy = null }: StopRequest): Promise<void> {
+    log("info", "engine_stopping", { drainMs, stopRuns, attempts: runner.lives().length });
+    for (const name of ["plan", "admit", "hosts", "hooks", "janitor", "sweep", "idle"]) wake.drop(name);
+    // What has not been handed to the spawner goes back to the queue.
+    for (const life of runner.lives()) if (life.phase === "reserved") runner.end(life.id, goingDown);
+    const reported = weather.attempt("hosts.report", () =>
+      store.hosts.report({ hostId, incarnation, status: "draining" }),
+    );
+    if (drainMs > 0) await patiently(runner.empty(), drainMs);
+    if (stopRuns) {
+      const graces = runner.lives().map((life) => life.assignment.run.policy.graceMs);
+      for (const life of runner.lives()) runner.end(life.id, goingDown);
+      await patiently(
+        runner.empty(),
+        Math.max(0, ...graces) + limits.endTries * limits.watchMs + limits.stopPatienceMs,
+      );
+    }
+    await patiently(Promise.allSettled([runner.quiet(), reported]), limits.stopPatienceMs);
+    await patiently(
+      weather
+        .attempt("hosts.leave", () => store.hosts.leave({ hostId, incarnation, backBy }))
+        .catch((error: unknown) => {
+          if (!(error instanceof Halted)) weather.mishap("hosts.leave", error, 1);
+        }),
+      limits.stopPatienceMs,
+    );
+    halted.abort();
+    await patiently(wake.stop(), limits.stopPatienceMs);
+    await heartbeat?.stop();
+    log("info", "engine_stopped", { attempts: runner.lives().length });
+  }
+
+  return {
+    poke,
+    stop: (request) => (stopping ??= stop(request)),
+    idle: () => idle,
+    superseded: () => superseded,
+    state: () => ({ incarnation, attempts: runner.lives().length, bugs: weather.bugs(), wokeAt }),
+  };
+}

@@ -1,0 +1,40 @@
+/** Removes the folders of attempts that ended long ago. */
+import type { Limits } from "../core/limits.ts";
+import type { Clock, Files, Store } from "../core/ports.ts";
+import type { Log } from "./ports.ts";
+import type { Runner } from "./runner.ts";
+import type { Actor } from "./wake.ts";
+
+export interface JanitorOptions {
+  readonly clock: Clock;
+  readonly store: Store;
+  readonly files: Files;
+  readonly limits: Limits;
+  readonly runner: Runner;
+  readonly log: Log;
+  readonly within: (ms: number) => void;
+}
+
+/** The actor `janitor`: one batch a tick, then a pause. A folder whose attempt the store does not call ended stays. */
+export function createJanitor({ clock, store, files, limits, runner, log, within }: JanitorOptions): Actor {
+  let rest: string[] = [];
+  return {
+    name: "janitor",
+    async tick() {
+      if (rest.length === 0) rest = [...(await files.folders())];
+      const batch = rest.splice(0, limits.janitorBatch).filter((folder) => !runner.knows(attemptOf(folder)));
+      const before = clock.now() - limits.logRetentionMs;
+      if (batch.length > 0) {
+        const ended = await store.attempts.endedAmong({ attemptIds: [...new Set(batch.map(attemptOf))] });
+        const old = new Set(ended.filter((one) => one.finishedAt < before).map((one) => one.attemptId));
+        const doomed = batch.filter((folder) => old.has(attemptOf(folder)));
+        for (const folder of doomed) await files.remove(folder, true);
+        if (doomed.length > 0) log("info", "folders_removed", { count: doomed.length });
+      }
+      within(rest.length > 0 ? limits.watchMs : limits.janitorMs);
+    },
+  };
+}
+
+/** A folder is named `<attempt id>.<token>`. */
+const attemptOf = (folder: string): string => folder.split(".", 1)[0] ?? folder;

@@ -1,0 +1,647 @@
+/** The life of each attempt of this host: prepared, recorded, asked for, watched, ended, judged, settled. */
+import { AppError } from "../core/errors.ts";
+import type { Limits } from "../core/limits.ts";
+import type { EndReport, Instant, Judgement, Launch } from "../core/ports.ts";
+import type { Assignment } from "../core/records.ts";
+import type { Outcome, RunStatus, StepStatus } from "../core/run.ts";
+import { classify, classOfPreparation, type Ending, type EndWish, type Evidence } from "./classify.ts";
+import { createGate } from "./gate.ts";
+import { createLatch, type Latch } from "./latch.ts";
+import type { EnginePorts, PointName } from "./ports.ts";
+import { Halted, type Weather } from "./weather.ts";
+
+/** What is known here of one attempt that is not over. */
+export interface Life {
+  readonly id: string;
+  readonly assignment: Assignment;
+  /** Rung when there is something to look at. */
+  readonly latch: Latch;
+  token: number;
+  /** `asked`: handed to the spawner, or found so. */
+  phase: "reserved" | "asked";
+  folder: string;
+  bootId: string;
+  /** Awake clock when it was handed to the spawner: time limits count from here. */
+  awakeAt: number;
+  askedAt: Instant;
+  /** The store knows that it runs. */
+  recorded: boolean;
+  /** It was seen alive. */
+  seen: boolean;
+  /** An absent ticket may be decided at the next look. */
+  plant: boolean;
+  wish: EndWish | null;
+  /** Its end is certain; only the store has to be told. */
+  outcome: Outcome | null;
+  /** Something is being done about it at this moment. */
+  busy: boolean;
+  /** Awake instants of the next looks: at its files and process, and at the size of its outputs. */
+  judgeAt: number;
+  measureAt: number;
+  measuredAt: number;
+  writtenBytes: number;
+  idleMs: number;
+  endTries: number;
+  mishaps: number;
+}
+
+export interface Runner {
+  /** A reservation for this host: starts it. Taking it twice is taking it once. */
+  take(assignment: Assignment): void;
+  /** An attempt that an earlier daemon of this host left. Resolves when it is adopted, or its end is certain. */
+  resume(assignment: Assignment): Promise<void>;
+  /** Ends attempts: their processes, then their rows. */
+  end(attemptId: string, wish: EndWish): void;
+  /** Their token is no longer ours: their processes end, nothing is settled. */
+  fence(attemptIds: readonly string[]): void;
+  bell(folder: string): void;
+  /** The resident spawner died: what was asked for and took no ticket is decided now. */
+  replaced(): void;
+  /** Whether it is at work here, or was until a moment ago. */
+  knows(attemptId: string): boolean;
+  lives(): readonly Life[];
+  /** Resolves when no attempt is left here. */
+  empty(): Promise<void>;
+  /** Resolves when nothing is being done about any attempt at this moment. */
+  quiet(): Promise<void>;
+}
+
+export interface RunnerOptions {
+  readonly ports: EnginePorts;
+  readonly limits: Limits;
+  readonly socket: string;
+  readonly hostId: string;
+  readonly incarnation: number;
+  readonly weather: Weather;
+  /** Somebody has to look at it within that many awake milliseconds. */
+  readonly watchWithin: (ms: number) => void;
+  /** An attempt is settled: what may follow from it. */
+  readonly onSettled: (assignment: Assignment, step: StepStatus | null, run: RunStatus | null) => void;
+  /** The disk is too full to start anything. */
+  readonly onFull: () => void;
+  /** Another daemon has joined as this host: all of it belongs to that one now. */
+  readonly onSuperseded: () => void;
+}
+
+/** Attempts that are remembered after their end, so that an answer that was under way does not start them again. */
+const REMEMBERED = 1_000;
+
+const nothing: Omit<Outcome, "kind" | "class" | "message"> = {
+  endedBy: "self",
+  exitStatus: null,
+  signal: null,
+  output: null,
+  tail: null,
+  stdoutBytes: 0,
+  stderrBytes: 0,
+  reaped: 0,
+  proof: null,
+  startedAt: null,
+  endedAt: null,
+};
+
+export function createRunner(options: RunnerOptions): Runner {
+  const { ports, limits, weather, hostId, incarnation } = options;
+  const { clock, store, spawner, files, log } = ports;
+  const lives = new Map<string, Life>();
+  const byFolder = new Map<string, Life>();
+  const past = new Set<string>();
+  const starts = createGate(limits.startsAtOnce);
+  const looks = createGate(limits.looksAtOnce);
+  let whenEmpty: (() => void)[] = [];
+  let whenQuiet: (() => void)[] = [];
+
+  const point = async (name: PointName, life: Life) => ports.point?.(name, life.id);
+
+  // --- who is here ---------------------------------------------------------------------------------------------------
+
+  function welcome(assignment: Assignment, phase: Life["phase"]): Life {
+    const { attempt } = assignment;
+    const awake = clock.awake();
+    const life: Life = {
+      id: attempt.id,
+      assignment,
+      latch: createLatch(),
+      token: attempt.token,
+      phase,
+      folder: attempt.folder ?? `${attempt.id}.${attempt.token}`,
+      bootId: attempt.bootId ?? spawner.bootId,
+      awakeAt: attempt.awakeAt ?? awake,
+      askedAt: attempt.startedAt ?? clock.now(),
+      recorded: attempt.status === "running",
+      seen: attempt.status === "running",
+      plant: phase === "asked",
+      wish: null,
+      outcome: null,
+      busy: false,
+      judgeAt: Number.POSITIVE_INFINITY,
+      measureAt: Number.POSITIVE_INFINITY,
+      measuredAt: awake,
+      writtenBytes: 0,
+      idleMs: 0,
+      endTries: 0,
+      mishaps: 0,
+    };
+    lives.set(life.id, life);
+    byFolder.set(life.folder, life);
+    return life;
+  }
+
+  function leave(life: Life): void {
+    lives.delete(life.id);
+    byFolder.delete(life.folder);
+    past.add(life.id);
+    if (past.size > REMEMBERED) past.delete(past.values().next().value as string);
+    if (lives.size === 0) {
+      for (const go of whenEmpty) go();
+      whenEmpty = [];
+    }
+  }
+
+  function rest(life: Life): void {
+    life.busy = false;
+    if (whenQuiet.length === 0 || [...lives.values()].some((one) => one.busy)) return;
+    for (const go of whenQuiet) go();
+    whenQuiet = [];
+  }
+
+  /** Leads one attempt to its end. An error that is nobody's weather costs this attempt a pause, and others nothing. */
+  async function lead(life: Life): Promise<void> {
+    for (;;) {
+      life.busy = true;
+      try {
+        const over = await step(life);
+        life.mishaps = 0;
+        if (over) break;
+      } catch (error) {
+        if (error instanceof Halted) {
+          rest(life);
+          return; // what is not written down now is found by the next daemon
+        }
+        life.mishaps++;
+        lookWithin(life, weather.mishap(`attempt ${life.id}`, error, life.mishaps));
+      }
+      rest(life);
+      await life.latch.wait();
+    }
+    leave(life);
+    rest(life);
+  }
+
+  function step(life: Life): Promise<boolean> {
+    if (life.outcome !== null) return settle(life);
+    return life.phase === "reserved" ? starts.run(() => start(life)) : look(life);
+  }
+
+  function lookWithin(life: Life, ms: number): void {
+    life.judgeAt = clock.awake() + ms;
+    options.watchWithin(ms);
+  }
+
+  // --- starting ------------------------------------------------------------------------------------------------------
+
+  async function start(life: Life): Promise<boolean> {
+    if (life.wish !== null) return life.wish.by === "fence" || ended(life, notBegun(life.wish));
+    const unfit = await prepare(life);
+    if (unfit !== null) return ended(life, unfit);
+    life.awakeAt = Math.floor(clock.awake());
+    life.askedAt = clock.now();
+    const answer = await weather.persist("attempts.start", () =>
+      store.attempts.start({
+        attemptId: life.id,
+        token: life.token,
+        bootId: life.bootId,
+        folder: life.folder,
+        awakeAt: life.awakeAt,
+      }),
+    );
+    if (answer !== "done") {
+      await files.remove(life.folder, true);
+      if (answer === "cancelled")
+        return ended(life, notBegun({ by: "cancel", message: "cancelled before it started", inherited: false }));
+      log("warn", "start_refused", { attempt: life.id, answer });
+      return true;
+    }
+    // From here on its files decide whether it started, whoever asks.
+    life.phase = "asked";
+    await point("recorded", life);
+    try {
+      await spawner.ask(life.folder);
+    } catch (error) {
+      // No evidence either way: the ticket decides, or the tombstone after `askPatienceMs`.
+      log("warn", "ask_failed", { attempt: life.id, message: String(error) });
+    }
+    await point("spawned", life);
+    life.measuredAt = clock.awake();
+    lookWithin(life, limits.firstLookMs);
+    return false;
+  }
+
+  /** Makes the folder, the environment and the secrets; what keeps it from starting, or null. */
+  async function prepare(life: Life): Promise<Outcome | null> {
+    const { run } = life.assignment;
+    const launch: Launch = { folder: life.folder, target: run.target, variables: variablesOf(life), input: "" };
+    try {
+      await spawner.prepare(launch);
+      return null;
+    } catch (error) {
+      const code = error instanceof AppError ? error.code : "spawn";
+      const reason = classOfPreparation(code);
+      if (reason === "storage") options.onFull();
+      if (!(error instanceof AppError)) weather.mishap(`prepare ${life.id}`, error, 1);
+      const message = error instanceof AppError ? error.message : `it could not be prepared: ${String(error)}`;
+      return { ...nothing, kind: "never_started", class: reason, message };
+    }
+  }
+
+  function variablesOf(life: Life): Record<string, string> {
+    const { run, attempt, stepKey } = life.assignment;
+    return {
+      DROVER_RUN_ID: run.id,
+      DROVER_STEP: stepKey,
+      DROVER_ATTEMPT: String(attempt.number),
+      DROVER_ATTEMPT_ID: attempt.id,
+      DROVER_LOOP: run.loopName ?? "",
+      DROVER_SLOT: run.slotAt === null ? "" : new Date(run.slotAt).toISOString(),
+      DROVER_DEPTH: String(run.depth),
+      DROVER_SOCKET: options.socket,
+      DROVER_RUN_TOKEN: ports.signToken({ runId: run.id, depth: run.depth }),
+    };
+  }
+
+  // --- looking -------------------------------------------------------------------------------------------------------
+
+  const judge = (life: Life, plant: boolean): Promise<Judgement> =>
+    looks.run(() => spawner.judge({ folder: life.folder, bootId: life.bootId, plant }));
+
+  async function look(life: Life): Promise<boolean> {
+    const awake = clock.awake();
+    if (life.wish === null && !life.plant && awake < life.judgeAt) {
+      if (awake < life.measureAt) return false;
+      measure(life, awake);
+      if (overdue(life, awake) === null) return watchOn(life, awake, life.judgeAt);
+    }
+    if (life.wish?.by === "fence") return expel(life);
+    const patient = life.wish === null && !life.plant && awake - life.awakeAt < limits.askPatienceMs;
+    const judgement = await judge(life, !patient);
+    switch (judgement.kind) {
+      case "asked":
+        lookWithin(life, Math.max(0, life.awakeAt + limits.askPatienceMs - awake));
+        return false;
+      case "live":
+        return watchLive(life, judgement);
+      case "orphan":
+        return finish(life, life.wish ?? { by: "fence", message: "its shim died", inherited: false }, judgement);
+      case "never_started":
+      case "ended":
+      case "lost":
+        return conclude(life, judgement, inherited(life));
+    }
+  }
+
+  async function watchLive(life: Life, judgement: Extract<Judgement, { kind: "live" }>): Promise<boolean> {
+    life.plant = false;
+    life.seen = true;
+    if (!life.recorded && judgement.started && life.wish === null) {
+      const { pid, pidStarted } = judgement;
+      const answer = await weather.attempt("attempts.run", () =>
+        store.attempts.run({ attemptId: life.id, token: life.token, pid, pidStarted, startedAt: life.askedAt }),
+      );
+      if (answer === "superseded" || answer === "already_ended") return expel(life);
+      // The store was away: the next look tries again.
+      life.recorded = answer === "done";
+    }
+    const awake = clock.awake();
+    measure(life, awake);
+    life.wish ??= overdue(life, awake);
+    if (life.wish !== null) return finish(life, life.wish, judgement);
+    return watchOn(life, awake, awake + limits.watchMs);
+  }
+
+  function measure(life: Life, awake: number): void {
+    const { stdoutBytes, stderrBytes } = spawner.measure(life.folder);
+    const written = stdoutBytes + stderrBytes;
+    const gapMs = awake - life.measuredAt;
+    // A gap longer than two looks was ours, not the command's: we were stopped, or the host was busy.
+    if (written === life.writtenBytes) life.idleMs += Math.min(gapMs, 2 * idleLookMs(life));
+    else life.idleMs = 0;
+    life.writtenBytes = written;
+    life.measuredAt = awake;
+    if (stdoutBytes > limits.logCapBytes || stderrBytes > limits.logCapBytes)
+      spawner.trim(life.folder, false).catch((error: unknown) => weather.mishap(`trim ${life.id}`, error, 1));
+  }
+
+  const idleLookMs = (life: Life): number =>
+    life.assignment.run.policy.idleTimeoutMs === null ? limits.watchMs : Math.min(limits.idleLookMs, limits.watchMs);
+
+  /** The limit that has passed, if one has. */
+  function overdue(life: Life, awake: number): EndWish | null {
+    const { timeoutMs, idleTimeoutMs } = life.assignment.run.policy;
+    const ranMs = awake - life.awakeAt;
+    if (timeoutMs !== null && ranMs >= timeoutMs) {
+      const lateMs = ranMs - timeoutMs;
+      const late = lateMs > 2 * limits.watchMs ? `, noticed ${Math.round(lateMs / 1000)} s late` : "";
+      return { by: "timeout", message: `ran longer than its limit of ${seconds(timeoutMs)}${late}`, inherited: false };
+    }
+    if (idleTimeoutMs !== null && life.idleMs >= idleTimeoutMs)
+      return { by: "idle", message: `wrote nothing for ${seconds(idleTimeoutMs)}`, inherited: false };
+    return null;
+  }
+
+  /** Names the next looks: each pass, and the very moment at which a limit passes. */
+  function watchOn(life: Life, awake: number, judgeAt: number): false {
+    const { timeoutMs, idleTimeoutMs } = life.assignment.run.policy;
+    life.judgeAt = Math.min(judgeAt, timeoutMs === null ? Number.POSITIVE_INFINITY : life.awakeAt + timeoutMs);
+    life.measureAt =
+      idleTimeoutMs === null
+        ? Number.POSITIVE_INFINITY
+        : awake + Math.min(idleLookMs(life), Math.max(0, idleTimeoutMs - life.idleMs));
+    options.watchWithin(Math.max(0, Math.min(life.judgeAt, life.measureAt) - awake));
+    return false;
+  }
+
+  // --- ending --------------------------------------------------------------------------------------------------------
+
+  /** What an earlier daemon had begun to end, whatever came of it. */
+  function inherited(life: Life): Ending | null {
+    const { endingSince } = life.assignment.attempt;
+    if (life.wish === null || !life.wish.inherited || endingSince === null) return null;
+    return { wish: life.wish, signalledAt: endingSince, killed: 0 };
+  }
+
+  /** Ends the whole tree, and then the attempt: one way for every reason. */
+  async function finish(
+    life: Life,
+    wish: EndWish,
+    found: Extract<Judgement, { kind: "live" | "orphan" }>,
+  ): Promise<boolean> {
+    if (found.kind === "live") {
+      // Recorded before the first signal. With the store away the limit still holds: the signal alone is then what is known.
+      const answer = await weather.attempt("attempts.ending", () =>
+        store.attempts.ending({ attemptId: life.id, token: life.token, by: wish.by }),
+      );
+      if (answer === "superseded" || answer === "already_ended") return expel(life);
+      const again = await judge(life, true);
+      if (again.kind !== "live" && again.kind !== "orphan") {
+        if (again.kind === "asked") return false;
+        return conclude(life, again, inherited(life));
+      }
+    }
+    const signalledAt = clock.now();
+    const graceMs = life.endTries === 0 ? life.assignment.run.policy.graceMs : 0;
+    const report = await spawner.end({ folder: life.folder, mark: life.id, graceMs });
+    const ending: Ending | null = life.wish === null ? null : { wish, signalledAt, killed: report.killed };
+    const after = await judge(life, true);
+    if (after.kind === "live" || after.kind === "orphan" || after.kind === "asked") {
+      life.endTries++;
+      if (life.endTries < limits.endTries) {
+        lookWithin(life, limits.watchMs);
+        return false;
+      }
+      // Stuck in the kernel, or another user's: what is left is said.
+      const unknown = { kind: "lost", why: "exit_unknown" } as const;
+      return conclude(life, unknown, ending, { ...report, left: Math.max(1, report.left) });
+    }
+    return conclude(life, after, ending, report);
+  }
+
+  async function conclude(
+    life: Life,
+    judgement: Evidence["judgement"],
+    ending: Ending | null,
+    ended?: EndReport,
+  ): Promise<boolean> {
+    await point("exited", life);
+    const began = judgement.kind !== "never_started";
+    const report = ended ?? (began ? await sweep(life) : null);
+    const sizes = began ? spawner.measure(life.folder) : { stdoutBytes: 0, stderrBytes: 0 };
+    const byItself = judgement.kind === "ended" && judgement.exit === 0 && judgement.fault === undefined;
+    const [output, tail, unmet] = await Promise.all([
+      began ? outputOf(life) : { json: null, fault: null },
+      began ? tailOf(life) : null,
+      byItself ? unmetOf(life) : null,
+    ]);
+    const verdict = classify({ judgement, ending, left: report?.left ?? 0, outputFault: output.fault, unmet });
+    if (verdict.class === "storage") options.onFull();
+    const times = judgement.kind === "ended" ? judgement : null;
+    life.outcome = {
+      ...nothing,
+      ...verdict,
+      output: verdict.kind === "succeeded" ? output.json : null,
+      tail,
+      ...sizes,
+      // Those that we had to end along with the command itself are no leftovers.
+      reaped: report === null ? 0 : ending === null ? report.killed : 0,
+      proof: report?.proof ?? null,
+      startedAt: times?.startedAt ?? (began && life.seen ? life.askedAt : null),
+      endedAt: times?.endedAt ?? null,
+    };
+    return settle(life);
+  }
+
+  async function sweep(life: Life): Promise<EndReport> {
+    try {
+      return await spawner.sweep({
+        folder: life.folder,
+        mark: life.id,
+        graceMs: life.assignment.run.policy.graceMs,
+      });
+    } catch (error) {
+      weather.mishap(`sweep ${life.id}`, error, 1);
+      return { killed: 0, left: 0, proof: "not_proved" };
+    }
+  }
+
+  async function outputOf(life: Life): Promise<{ json: string | null; fault: string | null }> {
+    try {
+      return { json: await files.output(life.folder), fault: null };
+    } catch (error) {
+      if (error instanceof AppError && error.code === "output_invalid") return { json: null, fault: error.message };
+      weather.mishap(`output ${life.id}`, error, 1);
+      return { json: null, fault: null };
+    }
+  }
+
+  async function unmetOf(life: Life): Promise<string | null> {
+    const { target } = life.assignment.run;
+    if (target.expect.length === 0) return null;
+    try {
+      return await files.unmet(life.folder, target);
+    } catch (error) {
+      // Success needs evidence: what cannot be checked does not hold.
+      return `the expectations could not be checked: ${error instanceof Error ? error.message : String(error)}`;
+    }
+  }
+
+  /** The end of both outputs, errors last. */
+  async function tailOf(life: Life): Promise<string | null> {
+    try {
+      const [out, err] = await Promise.all([
+        files.tail(life.folder, "stdout", limits.tailBytes),
+        files.tail(life.folder, "stderr", limits.tailBytes),
+      ]);
+      const text = [out.text, err.text].filter((part) => part !== "").join(out.text.endsWith("\n") ? "" : "\n");
+      return text === "" ? null : text;
+    } catch (error) {
+      weather.mishap(`tail ${life.id}`, error, 1);
+      return null;
+    }
+  }
+
+  const notBegun = (wish: EndWish): Outcome => ({
+    ...nothing,
+    kind: wish.by === "cancel" ? "cancelled" : "stopped",
+    class: "cancelled",
+    endedBy: wish.by,
+    message: wish.message,
+  });
+
+  function ended(life: Life, outcome: Outcome): Promise<boolean> {
+    life.outcome = outcome;
+    return settle(life);
+  }
+
+  async function settle(life: Life): Promise<boolean> {
+    const { outcome, token } = life;
+    if (outcome === null) return false;
+    const { answer, step, run } = await weather.persist("attempts.settle", () =>
+      store.attempts.settle({ attemptId: life.id, token, outcome, limits }),
+    );
+    await point("settled", life);
+    if (answer !== "done") log("warn", "settle_refused", { attempt: life.id, answer, kind: outcome.kind });
+    options.onSettled(life.assignment, step, run);
+    await tidy(life, outcome);
+    return true;
+  }
+
+  /** Nothing here may keep a settled attempt from being over. */
+  async function tidy(life: Life, outcome: Outcome): Promise<void> {
+    try {
+      if (outcome.stdoutBytes + outcome.stderrBytes > 0) await spawner.trim(life.folder, true);
+      await files.remove(life.folder, false);
+    } catch (error) {
+      weather.mishap(`tidy ${life.id}`, error, 1);
+    }
+  }
+
+  /** Its token is no longer ours: its processes end, its row is somebody else's. */
+  async function expel(life: Life): Promise<boolean> {
+    const renewed = await weather.persist("hosts.renew", () =>
+      store.hosts.renew({ hostId, incarnation, leaseMs: limits.leaseMs }),
+    );
+    if (renewed.superseded) {
+      // A later daemon of this host has adopted the processes: they are not ours to end.
+      options.onSuperseded();
+      throw new Halted("superseded");
+    }
+    const judgement = await judge(life, true);
+    const began = judgement.kind !== "never_started";
+    const report = began
+      ? await spawner.end({ folder: life.folder, mark: life.id, graceMs: life.assignment.run.policy.graceMs })
+      : null;
+    log("warn", "fenced", {
+      attempt: life.id,
+      run: life.assignment.run.id,
+      left: report?.left ?? 0,
+      was: judgement.kind,
+    });
+    return true;
+  }
+
+  // --- the door ------------------------------------------------------------------------------------------------------
+
+  /** Makes a found attempt ours while it lives; its end needs no more than the token that it has. */
+  async function adopt(life: Life): Promise<void> {
+    const judgement = await judge(life, true);
+    if (judgement.kind !== "live") return;
+    const { answer, token } = await weather.persist("attempts.adopt", () =>
+      store.attempts.adopt({ attemptId: life.id, token: life.token, hostId, incarnation, leaseMs: limits.leaseMs }),
+    );
+    if (answer === "done") life.token = token;
+    else life.wish = { by: "fence", message: `it could not be adopted: ${answer}`, inherited: false };
+  }
+
+  return {
+    take(assignment) {
+      const { id } = assignment.attempt;
+      if (lives.has(id) || past.has(id)) return;
+      const life = welcome(assignment, "reserved");
+      void Promise.resolve(point("claimed", life)).then(() => lead(life));
+    },
+
+    async resume(assignment) {
+      const { attempt } = assignment;
+      if (lives.has(attempt.id) || past.has(attempt.id)) return;
+      if (attempt.status === "reserved") {
+        const life = welcome(assignment, "reserved");
+        life.outcome = {
+          ...nothing,
+          kind: "never_started",
+          class: "lost",
+          message: "the daemon was restarted before it was started",
+        };
+        void lead(life);
+        return;
+      }
+      const life = welcome(assignment, "asked");
+      life.busy = true;
+      if (attempt.endingSince !== null && attempt.endedBy !== null && attempt.endedBy !== "self")
+        life.wish = { by: attempt.endedBy, message: inheritedWords[attempt.endedBy], inherited: true };
+      try {
+        await adopt(life);
+      } catch (error) {
+        if (error instanceof Halted) return rest(life);
+        weather.mishap(`adopt ${life.id}`, error, 1);
+      }
+      // It is judged again now that it is ours: it may have ended between the two.
+      void lead(life);
+    },
+
+    end(attemptId, wish) {
+      const life = lives.get(attemptId);
+      if (life === undefined || life.wish !== null) return;
+      life.wish = wish;
+      life.latch.ring();
+    },
+
+    fence(attemptIds) {
+      for (const id of attemptIds) {
+        const life = lives.get(id);
+        if (life === undefined || life.wish?.by === "fence") continue;
+        life.wish = { by: "fence", message: "its token was taken", inherited: false };
+        life.latch.ring();
+      }
+    },
+
+    bell(folder) {
+      const life = byFolder.get(folder);
+      if (life === undefined) return;
+      life.judgeAt = Number.NEGATIVE_INFINITY;
+      life.latch.ring();
+    },
+
+    replaced() {
+      for (const life of lives.values()) {
+        if (life.phase !== "asked" || life.recorded) continue;
+        life.plant = true;
+        life.latch.ring();
+      }
+    },
+
+    knows: (attemptId) => lives.has(attemptId) || past.has(attemptId),
+    lives: () => [...lives.values()],
+    empty: () => (lives.size === 0 ? Promise.resolve() : new Promise((go) => whenEmpty.push(go))),
+    quiet: () =>
+      [...lives.values()].some((life) => life.busy) ? new Promise((go) => whenQuiet.push(go)) : Promise.resolve(),
+  };
+}
+
+const seconds = (ms: number): string => (ms % 1000 === 0 ? `${ms / 1000} s` : `${ms} ms`);
+
+const inheritedWords = {
+  timeout: "ran longer than its limit",
+  idle: "wrote nothing for longer than its limit",
+  cancel: "cancelled",
+  stop: "stopped on the way down",
+  fence: "its token was taken",
+} as const;

@@ -1,0 +1,105 @@
+/** What to do about errors: those that pass by themselves are waited out, the others are bugs, told and counted. */
+import { AppError } from "../core/errors.ts";
+import { backoffMs } from "../core/run.ts";
+import type { Limits } from "../core/limits.ts";
+import type { Clock, Random } from "../core/ports.ts";
+import type { Log } from "./ports.ts";
+
+/** The engine is going down: work under way stops where it is, and the next daemon finds it. */
+export class Halted extends Error {
+  override readonly name = "Halted";
+}
+
+export interface Weather {
+  /** Repeats work until it is done, waiting while the store is away. Throws `Halted` when the engine goes down, and every other error at once. */
+  persist<T>(what: string, work: () => Promise<T>): Promise<T>;
+  /** Does it if the store is there; null when it is away. */
+  attempt<T>(what: string, work: () => Promise<T>): Promise<T | null>;
+  /** Tells an error and answers the pause before another try. @param nth failures in a row, from 1 */
+  mishap(what: string, error: unknown, nth: number): number;
+  /** Errors that were bugs, since the start. */
+  bugs(): number;
+}
+
+export interface WeatherOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly limits: Pick<Limits, "storeBackoffMs" | "storeBackoffCapMs">;
+  readonly log: Log;
+  readonly halted: AbortSignal;
+  /** The store said that its disk is full. */
+  readonly onFull: () => void;
+}
+
+/** Whether an error passes by itself: the store is away, busy or full. */
+export const passes = (error: unknown): error is AppError =>
+  error instanceof AppError && (error.kind === "unreachable" || error.code === "store_busy");
+
+export function createWeather({ clock, random, limits, log, halted, onFull }: WeatherOptions): Weather {
+  /** Failures of the store since it last answered, folded into two lines of the log. */
+  let storm: { readonly since: number; failures: number } | null = null;
+  let bugs = 0;
+
+  function chance(): string {
+    const [a = 0, b = 0, c = 0, d = 0] = random.bytes(4);
+    return `${a}.${b}.${c}.${d}`;
+  }
+  const pauseFor = (nth: number) => backoffMs(limits.storeBackoffMs, nth, limits.storeBackoffCapMs, chance());
+
+  function blow(what: string, error: AppError): void {
+    if (error.code === "disk_full") onFull();
+    if (storm === null) {
+      storm = { since: clock.awake(), failures: 0 };
+      log("warn", "store_away", { what, code: error.code, message: error.message });
+    }
+    storm.failures++;
+  }
+
+  function clear(): void {
+    if (storm === null) return;
+    log("info", "store_back", { failures: storm.failures, afterMs: Math.round(clock.awake() - storm.since) });
+    storm = null;
+  }
+
+  return {
+    async persist(what, work) {
+      for (let nth = 1; ; nth++) {
+        if (halted.aborted) throw new Halted(what);
+        try {
+          const answer = await work();
+          clear();
+          return answer;
+        } catch (error) {
+          if (!passes(error)) throw error;
+          blow(what, error);
+        }
+        await clock.sleep(pauseFor(nth), halted);
+      }
+    },
+    async attempt(what, work) {
+      try {
+        const answer = await work();
+        clear();
+        return answer;
+      } catch (error) {
+        if (!passes(error)) throw error;
+        blow(what, error);
+        return null;
+      }
+    },
+    mishap(what, error, nth) {
+      if (passes(error)) blow(what, error);
+      else if (!(error instanceof Halted)) {
+        bugs++;
+        log("error", "bug", {
+          what,
+          bugs,
+          message: error instanceof Error ? error.message : String(error),
+          stack: error instanceof Error ? error.stack : undefined,
+        });
+      }
+      return pauseFor(nth);
+    },
+    bugs: () => bugs,
+  };
+}
