@@ -605,6 +605,16 @@ test("counts add up, and every real minute of a year is one, whatever the clock 
   expect(count(until, from)).toBe(0);
 });
 
+test("a change of the clock where two blocks of the calendar meet is one change", () => {
+  // In these years Chisinau's clock goes back at the very instant at which a block of zone.ts begins.
+  for (const year of [2224, 2231, 2238, 2245]) {
+    const [from, until] = [utc(`${year}-01-01T00:00:00`), utc(`${year + 1}-01-01T00:00:00`)];
+    const days = (until - from) / 86_400_000;
+    expect(countFirings(parseCron("30 2 * * *"), "Europe/Chisinau", from, until)).toBe(days);
+    expect(countFirings(parseCron("*/10 * * * *"), "Europe/Chisinau", from, until)).toBe(days * 144);
+  }
+});
+
 test("a range of any length is counted without walking it", () => {
   const seconds = parseCron("* * * * * *");
   expect(countFirings(seconds, "UTC", utc("2000-01-01T00:00:00"), utc("2400-01-01T00:00:00"))).toBe(146_097 * 86_400);
