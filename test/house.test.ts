@@ -171,6 +171,7 @@ test("CI runs the test command and nothing else", () => {
   expect(lines.filter((line) => line !== "" && !line.startsWith("#"))).toEqual([
     "set -euo pipefail",
     'cd "$(dirname "$' + '{BASH_SOURCE[0]}")/.."',
+    'export HOME="$' + '{HOME:-$PWD/.cache/home}"',
     "exec npm test --silent </dev/null",
   ]);
 });
