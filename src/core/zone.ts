@@ -142,8 +142,8 @@ function computeBlock(zone: string, number: number): Block {
   const transitions = near.filter(({ at }) => at >= startAt);
   const earlier = near.findLast(({ at }) => at < startAt);
   const repeatedUntil = (change: Transition) => change.at + Math.max(0, change.beforeMs - change.afterMs);
-  const opening = transitions[0]?.at === startAt ? [] : [null];
-  const stretches = [...opening, ...transitions].map((change, index, all): Stretch => {
+  // The first is empty when the block begins with a change.
+  const stretches = [null, ...transitions].map((change, index, all): Stretch => {
     const next = all[index + 1]?.at ?? endAt;
     if (change === null) {
       const offsetMs = transitions[0]?.beforeMs ?? measure(startAt);
