@@ -5,6 +5,9 @@ import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "./install.mjs";
 
+/** No part takes longer: CI ends everything after 90 minutes without saying which one it was. */
+const PART_LIMIT_MS = 60 * 60_000;
+
 /**
  * @typedef {object} Part
  * @property {string} name
@@ -36,6 +39,8 @@ export function runPart({ name, command, env }) {
     cwd: root,
     env: { ...process.env, ...env },
     stdio: ["ignore", "inherit", "inherit"],
+    timeout: PART_LIMIT_MS,
+    killSignal: "SIGKILL",
   });
   if (error) console.error(error.message);
   const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
