@@ -1,0 +1,105 @@
+/** Operations of several callers in one commit. */
+import { ensure } from "../core/errors.ts";
+import type { MintId } from "./driver.ts";
+import { toStoreError } from "./errors.ts";
+import type { Operation } from "./operation.ts";
+import type { Sqlite } from "./sqlite-adapters.ts";
+import { patiently, runnerAt, runSync } from "./sqlite-run.ts";
+
+export interface GroupCall {
+  readonly operation: Operation<never, unknown>;
+  readonly input: unknown;
+}
+
+export type Answer = { readonly value: unknown } | { readonly error: Error };
+
+/** Where a run of an operation can be cut off, for those who simulate crashes. */
+export type CutPoint =
+  | { readonly at: "ask"; readonly asks: number }
+  | { readonly at: "commit" }
+  | { readonly at: "answer" };
+
+export interface GroupOptions {
+  readonly connection: Sqlite;
+  readonly place: string;
+  /** The instant of the whole group. */
+  readonly instant: number;
+  readonly mint: MintId;
+  /** A group takes no further caller after this time, so that one large wave does not delay its first. */
+  readonly maxMs: number;
+  readonly busyMs: number;
+  /** Called with the lock held, before the first caller; throws when the store is no longer ours. */
+  readonly check?: () => void;
+  /** Called before each ask, before the commit and after it; what it throws leaves everything as a crash at that point would. */
+  readonly cut?: (point: CutPoint, operation: string) => void;
+}
+
+/** Thrown by a `cut` to crash there; any other error would be a bug of the simulator. */
+export class Crash extends Error {
+  override readonly name = "Crash";
+}
+
+function rollback(connection: Sqlite): void {
+  if (connection.inTransaction) connection.exec("rollback");
+}
+
+/**
+ * Runs callers in order inside one transaction and commits it; answers only after the commit. May take fewer than were
+ * given, at least one. A caller that fails leaves nothing and concerns nobody else; a failure of the transaction itself is
+ * the answer of all who were in it.
+ */
+export function runGroup(calls: readonly GroupCall[], options: GroupOptions): readonly Answer[] {
+  const { connection, place, instant, mint, maxMs, busyMs, check, cut } = options;
+  ensure(calls.length > 0, "a group has a caller");
+  const failAll = (count: number, cause: unknown): readonly Answer[] =>
+    calls.slice(0, count).map(({ operation }) => ({ error: toStoreError(cause, place, operation.name) }));
+
+  try {
+    patiently(busyMs, () => connection.exec("begin immediate"));
+  } catch (cause) {
+    // Everybody: the next try would wait as long again.
+    return failAll(calls.length, cause);
+  }
+  try {
+    check?.();
+  } catch (cause) {
+    rollback(connection);
+    return failAll(calls.length, cause);
+  }
+  const answers: Answer[] = [];
+  try {
+    const run = runnerAt(connection, instant);
+    const shared = calls.length > 1;
+    const endsAt = performance.now() + maxMs;
+    for (const { operation, input } of calls) {
+      if (shared) connection.exec("savepoint caller");
+      try {
+        const steps = operation.steps(input as never, { id: (kind) => mint(kind, instant) });
+        const value = runSync(steps, run, cut && ((asks) => cut({ at: "ask", asks }, operation.name)));
+        if (shared) connection.exec("release caller");
+        answers.push({ value });
+      } catch (error) {
+        if (error instanceof Crash) throw error;
+        // A full disk, and some other failures, roll the whole transaction back: then nobody in it succeeded.
+        if (!connection.inTransaction) return failAll(answers.length + 1, error);
+        if (!shared) {
+          connection.exec("rollback");
+          return [{ error: toStoreError(error, place, operation.name) }];
+        }
+        connection.exec("rollback to caller");
+        connection.exec("release caller");
+        answers.push({ error: toStoreError(error, place, operation.name) });
+      }
+      if (performance.now() >= endsAt) break;
+    }
+    const last = calls[answers.length - 1]?.operation.name ?? "";
+    cut?.({ at: "commit" }, last);
+    connection.exec("commit");
+    cut?.({ at: "answer" }, last);
+    return answers;
+  } catch (error) {
+    rollback(connection);
+    if (error instanceof Crash) throw error;
+    return failAll(Math.max(answers.length, 1), error);
+  }
+}

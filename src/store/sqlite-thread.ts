@@ -1,0 +1,286 @@
+/** The writer's thread: takes messages of callers, joins them into commits, keeps the log short, renews leases. */
+import { statSync, writeSync } from "node:fs";
+import { parentPort, workerData } from "node:worker_threads";
+import { AppError, ensure } from "../core/errors.ts";
+import { mintId } from "./driver.ts";
+import { newerSchema, toStoreError, toWire } from "./errors.ts";
+import type { WireError } from "./errors.ts";
+import { migrationsOf, ownMigrations } from "./migrate.ts";
+import { byName } from "./operation.ts";
+import type { OperationTable } from "./operation.ts";
+import type { Sqlite, SqliteLibrary } from "./sqlite-adapters.ts";
+import { openConnection } from "./sqlite-connection.ts";
+import { runGroup } from "./sqlite-group.ts";
+import { pauseSync } from "./sqlite-run.ts";
+import type { GroupCall } from "./sqlite-group.ts";
+
+/** Limits of the writer; each is an option. */
+export const WRITER_LIMITS = {
+  /** Callers in one commit, and the work of one: so that one large wave does not delay its first caller. */
+  groupCallers: 256,
+  groupMs: 5,
+  /** After this long without a pause the writer leaves the lock alone for a moment: a direct writer was starved otherwise. */
+  pauseAfterMs: 50,
+  pauseMs: 1,
+  /** Without work for this long, the log is moved into the file when it holds more than so many frames. */
+  idleMs: 200,
+  idleFrames: 500,
+  /** Above this size the log is also cut off. */
+  truncateBytes: 64 * 1024 * 1024,
+  truncateBusyMs: 100,
+} as const;
+
+export type WriterLimits = { readonly [Name in keyof typeof WRITER_LIMITS]: number };
+
+export interface WriterData {
+  readonly file: string;
+  readonly busyMs: number;
+  readonly checkMaxBytes: number;
+  readonly limits: WriterLimits;
+  readonly library: SqliteLibrary;
+  /** The store's instant when the thread was started: for the ledger. */
+  readonly now: number;
+  /** Texts by file name when they are not the program's own: tests bring theirs. */
+  readonly migrations: Readonly<Record<string, string>> | null;
+}
+
+export type ToWriter =
+  | {
+      readonly kind: "group";
+      readonly now: number;
+      readonly calls: readonly { readonly name: string; readonly input: unknown }[];
+    }
+  | { readonly kind: "probe" }
+  | {
+      readonly kind: "heartbeat";
+      readonly operation: string;
+      readonly input: unknown;
+      readonly everyMs: number;
+      readonly patienceMs: number;
+      readonly pulse: SharedArrayBuffer;
+    }
+  | { readonly kind: "heartbeat_stop" }
+  | { readonly kind: "close" };
+
+export type WireAnswer = { readonly value: unknown } | { readonly error: WireError };
+
+export type FromWriter =
+  | { readonly kind: "ready"; readonly applied: readonly number[] }
+  | { readonly kind: "failed"; readonly error: WireError }
+  /** The next answers of the message in flight, in its order. */
+  | { readonly kind: "answers"; readonly answers: readonly WireAnswer[] }
+  | { readonly kind: "foreign" }
+  | { readonly kind: "renewed"; readonly answer: WireAnswer }
+  | { readonly kind: "heartbeat_stopped" }
+  | { readonly kind: "closed" };
+
+/** Where a main thread and its heartbeat meet: beats counted, whether attempts are live, and the Clock's distance from the system's. */
+export interface Pulse {
+  readonly counts: Int32Array;
+  readonly skewMs: Float64Array;
+}
+
+const PULSE_BYTES = 16;
+export const newPulse = (): SharedArrayBuffer => new SharedArrayBuffer(PULSE_BYTES);
+export const pulseOf = (shared: SharedArrayBuffer): Pulse => ({
+  counts: new Int32Array(shared, 0, 2),
+  skewMs: new Float64Array(shared, 8, 1),
+});
+
+/** The main thread's side of a pulse. `now` is the Clock's. */
+export function beatInto(pulse: Pulse, live: boolean, now: number): void {
+  pulse.skewMs[0] = now - Date.now();
+  Atomics.store(pulse.counts, 1, live ? 1 : 0);
+  Atomics.add(pulse.counts, 0, 1);
+}
+
+/**
+ * Calls `renew` every `everyMs` while the main thread beats; ends the process when it has been silent for `patienceMs`.
+ * Time in which this thread did not run either (a suspended or stopped process) is not the main thread's silence.
+ */
+export function watchPulse(
+  pulse: Pulse,
+  { everyMs, patienceMs }: { readonly everyMs: number; readonly patienceMs: number },
+  renew: (live: boolean, now: number) => void,
+): () => void {
+  let seen = Atomics.load(pulse.counts, 0);
+  let silentMs = 0;
+  let lookedAt = performance.now();
+  const look = (): void => {
+    const at = performance.now();
+    const count = Atomics.load(pulse.counts, 0);
+    silentMs = count === seen ? silentMs + Math.min(at - lookedAt, 2 * everyMs) : 0;
+    seen = count;
+    lookedAt = at;
+    if (silentMs >= patienceMs) {
+      writeSync(
+        2,
+        `drover: the main thread has not answered for ${Math.round(silentMs / 1000)} s; ending the process\n`,
+      );
+      // Not a signal that could be handled: the one who would handle it is stuck.
+      process.kill(process.pid, "SIGKILL");
+      return;
+    }
+    renew(Atomics.load(pulse.counts, 1) === 1, Date.now() + (pulse.skewMs[0] ?? 0));
+  };
+  const timer = setInterval(look, everyMs);
+  return () => clearInterval(timer);
+}
+
+interface Hooks {
+  /** Wraps the connection: tests put faults between. */
+  readonly wrap?: (connection: Sqlite) => Sqlite;
+}
+
+/** Serves a table of operations as a worker's whole life. For the entry file of a worker and nothing else. */
+export function serveWriter(table: OperationTable, { wrap = (connection) => connection }: Hooks = {}): void {
+  const port = parentPort;
+  ensure(port, "the writer is a worker");
+  const { file, busyMs, checkMaxBytes, limits, library, now, migrations } = workerData as WriterData;
+  const operations = byName(table);
+  const say = (message: FromWriter): void => port.postMessage(message);
+
+  let connection: Sqlite;
+  let version: number;
+  try {
+    const opened = openConnection({
+      file,
+      access: "write",
+      migrations: migrationsOf(migrations ?? ownMigrations(), "sqlite"),
+      now: () => now,
+      library,
+      busyMs,
+      checkMaxBytes,
+    });
+    connection = wrap(opened.connection);
+    version = opened.version;
+    say({ kind: "ready", applied: opened.applied });
+  } catch (error) {
+    say({ kind: "failed", error: toWire(toStoreError(error, file, "open"), "open") });
+    port.close();
+    return;
+  }
+
+  /** Changes only when somebody else commits: on a connection one's own commits do not count. */
+  const dataVersion = (): number => {
+    const [row] = connection.query("pragma data_version", [], 0).rows;
+    return (row as { readonly data_version: number }).data_version;
+  };
+  let known = dataVersion();
+  let outdated: AppError | undefined;
+  const lookForForeign = (): void => {
+    const found = dataVersion();
+    if (found === known) return;
+    known = found;
+    const schema = Number(connection.pragma("user_version"));
+    if (schema > version) outdated = newerSchema(file, schema, version);
+    say({ kind: "foreign" });
+  };
+  const check = (): void => {
+    lookForForeign();
+    if (outdated) throw outdated;
+  };
+
+  let busySince = performance.now();
+  let endedAt = busySince;
+  /** Leaves the lock alone for a moment after a long time of groups back to back. */
+  const pause = (): void => {
+    const at = performance.now();
+    if (at - endedAt > limits.pauseMs) busySince = at;
+    else if (at - busySince > limits.pauseAfterMs) {
+      pauseSync(limits.pauseMs);
+      busySince = performance.now();
+    }
+  };
+
+  const checkpoint = (): void => {
+    if (connection.inTransaction) return;
+    const [log] = connection.query("pragma wal_checkpoint(noop)", [], 0).rows;
+    const { log: frames, checkpointed } = log as { readonly log: number; readonly checkpointed: number };
+    if ((statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > limits.truncateBytes) {
+      connection.pragma(`busy_timeout = ${limits.truncateBusyMs}`);
+      connection.query("pragma wal_checkpoint(truncate)", [], 0);
+      connection.pragma("busy_timeout = 0");
+    } else if (frames - checkpointed > limits.idleFrames) connection.query("pragma wal_checkpoint(passive)", [], 0);
+  };
+  const idle = setTimeout(() => {
+    try {
+      checkpoint();
+    } catch {
+      // A full or failing disk shows in the next commit, where somebody can be told; the log stays whole meanwhile.
+    }
+  }, limits.idleMs);
+
+  const runCalls = (calls: readonly GroupCall[], instant: number): void => {
+    for (let from = 0; from < calls.length; ) {
+      pause();
+      const answers = runGroup(calls.slice(from, from + limits.groupCallers), {
+        connection,
+        place: file,
+        instant,
+        mint: mintId,
+        maxMs: limits.groupMs,
+        busyMs,
+        check,
+      });
+      endedAt = performance.now();
+      answer(
+        answers.map((one, i) =>
+          "error" in one ? { error: toWire(one.error, calls[from + i]?.operation.name ?? "") } : one,
+        ),
+      );
+      from += answers.length;
+    }
+    idle.refresh();
+  };
+  const answer = (answers: readonly WireAnswer[]): void => say({ kind: "answers", answers });
+
+  let stopHeartbeat: (() => void) | undefined;
+  port.on("message", (message: ToWriter) => {
+    switch (message.kind) {
+      case "group":
+        return runCalls(
+          message.calls.map(({ name, input }) => {
+            const operation = operations.get(name);
+            ensure(operation, `the writer does not know ${name}`);
+            return { operation, input };
+          }),
+          message.now,
+        );
+      case "probe":
+        return lookForForeign();
+      case "heartbeat": {
+        const operation = operations.get(message.operation);
+        ensure(operation, `the writer does not know ${message.operation}`);
+        stopHeartbeat?.();
+        stopHeartbeat = watchPulse(pulseOf(message.pulse), message, (live, instant) => {
+          if (!live) return;
+          const [one] = runGroup([{ operation, input: message.input }], {
+            connection,
+            place: file,
+            instant: Math.round(instant),
+            mint: mintId,
+            maxMs: limits.groupMs,
+            busyMs,
+            check,
+          });
+          ensure(one, "a group answers its caller");
+          say({ kind: "renewed", answer: "error" in one ? { error: toWire(one.error, operation.name) } : one });
+          idle.refresh();
+        });
+        return;
+      }
+      case "heartbeat_stop":
+        stopHeartbeat?.();
+        stopHeartbeat = undefined;
+        return say({ kind: "heartbeat_stopped" });
+      case "close":
+        stopHeartbeat?.();
+        clearTimeout(idle);
+        connection.close();
+        say({ kind: "closed" });
+        port.close();
+        return;
+    }
+  });
+}

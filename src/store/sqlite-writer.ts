@@ -1,0 +1,5 @@
+/** Entry of the SQLite writer's thread. */
+import { operations } from "./operations.ts";
+import { serveWriter } from "./sqlite-thread.ts";
+
+serveWriter(operations);
