@@ -82,9 +82,9 @@ function naive(view: AdmissionView): string[] {
 describe("admission", () => {
   test("I10 grants what a naive model grants, one at a time over the whole queue", () => {
     fc.assert(
-      fc.property(worlds, (view) =>
-        expect(admit(view, NOW, 1_000).grants.map((grant) => grant.stepId)).toEqual(naive(view)),
-      ),
+      fc.property(worlds, (view) => {
+        expect(admit(view, NOW, 1_000).grants.map((grant) => grant.stepId)).toEqual(naive(view));
+      }),
       { numRuns: 1_000 },
     );
   });

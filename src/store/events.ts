@@ -3,7 +3,7 @@ import type { EventRecord } from "../core/records.ts";
 import { all, read, type Steps } from "./operation.ts";
 import { readCursor } from "./page.ts";
 import { toEvent, type Row } from "./rows.ts";
-import { feedMajor, feedNewest, feedOrder, feedSettled, sql } from "./sql.ts";
+import { feedAfter, feedMajor, feedNewest, feedOrder, feedSettled, sql } from "./sql.ts";
 
 interface Feed {
   readonly items: readonly EventRecord[];
@@ -30,7 +30,7 @@ export const listEvents = read(
     const [major, minor] = readCursor(input.after, ["number", "number"]) ?? [-1, -1];
     const rows = yield* all<Row>(
       sql`select ${feedMajor} as feed_major, id as feed_minor, subject_kind, subject_id, number, type, token, data, created_at from events
-          where ${feedSettled} and (${feedMajor}, id) > (${major}, ${minor}) ${of} order by ${feedOrder} limit ${input.limit}`,
+          where ${feedSettled} and ${feedAfter(major, minor)} ${of} order by ${feedOrder} limit ${input.limit}`,
     );
     const last = rows.at(-1);
     return {

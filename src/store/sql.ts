@@ -251,6 +251,10 @@ export function firstOfEach({ table, as, where, orderBy, limit }: FirstOfEach): 
 export const bigSum = (term: Sql): Sql =>
   choose(sql`coalesce(sum(${term}), 0)`, sql`coalesce(sum(${term}), 0)::bigint`);
 
+/** Rows of the feed behind a cursor. SQLite seeks by the id alone: a pair that begins with a constant would scan the table. */
+export const feedAfter = (major: number, minor: number): Sql =>
+  choose(sql`id > ${minor}`, sql`(txid, id) > (${major}, ${minor})`);
+
 /**
  * A statement that waits for a lock of that number and holds it to the transaction's end; other stores in other schemas
  * of the database have their own. In a statement of its own, before the reads that it protects. SQLite's writer is alone.

@@ -1,0 +1,200 @@
+/** No statement of the daemon scans a table that grows: each is explained by SQLite with no statistics, as on a fresh store. */
+import { describe, expect, test } from "vitest";
+import { defaultLimits as limits } from "../core/limits.ts";
+import { loopPolicy, runPolicy } from "../core/loop.ts";
+import type { Outcome } from "../core/run.ts";
+import type { CommandTarget } from "../core/target.ts";
+import { mintId } from "./driver.ts";
+import { migrate, migrationsOf, ownMigrations } from "./migrate.ts";
+import { byName, type OperationTable } from "./operation.ts";
+import { operations } from "./operations.ts";
+import { render } from "./sql.ts";
+import { openSqlite } from "./sqlite-adapters.ts";
+import { runnerAt, runSync } from "./sqlite-run.ts";
+
+/** What stays small however long the history and the queue are, or is read whole on purpose. */
+const SMALL = ["hosts", "resources", "cap_sets", "keys", "claims", "settings", "json_each", "list"];
+/** A scan of one of these partial or ordered indexes is bounded by what is live, or by the statement's limit. */
+const BOUNDED = [
+  "runs_live",
+  "runs_hooks",
+  "runs_cancelled",
+  "attempts_live",
+  "attempts_one_live",
+  "steps_ready",
+  "steps_waking",
+  "loops_due",
+  "loops_next",
+  "claims_of_resource",
+];
+
+const target: CommandTarget = {
+  kind: "command",
+  argv: ["true"],
+  shell: false,
+  cwd: "/",
+  env: {},
+  envPass: [],
+  secrets: {},
+  expect: [],
+  output: "files",
+};
+const outcome: Outcome = {
+  kind: "failed",
+  class: "exit",
+  endedBy: "self",
+  exitStatus: 1,
+  signal: null,
+  message: null,
+  output: null,
+  tail: null,
+  stdoutBytes: 0,
+  stderrBytes: 0,
+  reaped: 0,
+  proof: null,
+  startedAt: 1,
+  endedAt: null,
+};
+const hostId = "host_00000000000000000000000001";
+
+function explained() {
+  const connection = openSqlite(":memory:", {});
+  runSync(migrate(migrationsOf(ownMigrations(), "sqlite"), "sqlite", "memory"), runnerAt(connection, 1));
+  const texts = new Map<string, string>();
+  const table = byName(operations as unknown as OperationTable);
+  let now = 1_000_000;
+  function call<Answer>(name: string, input: unknown): Answer {
+    const operation = table.get(name);
+    if (operation === undefined) throw new Error(`no operation ${name}`);
+    const run = runnerAt(connection, now);
+    const steps = operation.steps(input as never, { id: (kind) => mintId(kind, now) });
+    return runSync(steps, (query) => {
+      texts.set(render(query, "sqlite").text, name);
+      return run(query);
+    }) as Answer;
+  }
+  return { call, texts, connection, advance: (ms: number) => (now += ms) };
+}
+
+function scansOf(connection: ReturnType<typeof openSqlite>, text: string): string[] {
+  if (!/^\s*(select|with|insert|update|delete)/i.test(text)) return [];
+  // The newest event: the first step of a walk backwards along the key.
+  if (text.endsWith("order by id desc limit 1")) return [];
+  const count = text.split("?").length - 1;
+  const { rows } = connection.query(
+    `explain query plan ${text}`,
+    Array.from({ length: count }, () => null),
+    0,
+  );
+  return (rows as { detail: string }[])
+    .map((row) => row.detail)
+    .filter((detail) => detail.startsWith("SCAN "))
+    .filter((detail) => !SMALL.some((name) => detail.startsWith(`SCAN ${name}`)))
+    .filter(
+      (detail) =>
+        !/^SCAN (\(|CONSTANT|c\b|h\b|r USING INDEX sqlite_autoindex_resources|SUBQUERY|below|before)/.test(detail),
+    )
+    .filter((detail) => !BOUNDED.some((index) => new RegExp(`USING (COVERING )?INDEX ${index}\\b`).test(detail)));
+}
+
+describe("statements of the daemon", () => {
+  test("none scans runs, steps, attempts, events, slots or loops", () => {
+    const { call, texts, connection, advance } = explained();
+    const draft = {
+      kind: "command",
+      target,
+      policy: runPolicy.parse({ attempts: 2, backoffMs: 0, labels: ["a"] }),
+      originKind: "person",
+      originId: null,
+      idempotencyKey: "k",
+      parentRunId: null,
+      hostPin: hostId,
+      limits,
+    };
+    call("hosts.join", {
+      hostId,
+      name: "one",
+      machineId: "m",
+      bootId: "b",
+      version: "0",
+      leaseMs: 60_000,
+      commandCap: 10,
+      agentCap: 1,
+    });
+    for (const overlap of ["skip", "queue", "cancel", "allow"]) {
+      const loop = call<{ id: string }>("loops.add", {
+        draft: {
+          name: overlap,
+          schedule: { kind: "interval", everyMs: 1_000, anchorAt: 0 },
+          target,
+          policy: loopPolicy.parse({ overlap, attempts: 2, backoffMs: 0, labels: ["a"] }),
+          hostPin: hostId,
+          managedBy: null,
+        },
+        limits,
+      });
+      for (let i = 0; i < 3; i++) {
+        advance(1_000);
+        call("loops.planDue", { cause: "late", limits });
+      }
+      call("loops.runNow", { loopId: loop.id, by: "person", parentRunId: null, limits });
+      call("loops.edit", {
+        loopId: loop.id,
+        change: { schedule: { kind: "interval", everyMs: 2_000, anchorAt: 0 } },
+        limits,
+      });
+      call("loops.rename", { loopId: loop.id, name: `${overlap}2` });
+      call("loops.get", { loopId: loop.id });
+      call("slots.list", { loopId: loop.id, limit: 10, cursor: null });
+      call("runs.list", { loopId: loop.id, status: null, label: null, since: null, limit: 10, cursor: null });
+    }
+    const { run } = call<{ run: { id: string } }>("runs.add", draft);
+    call("runs.add", draft);
+    const pass = call<{ mine: { attempt: { id: string; token: number } }[] }>("admission.pass", { hostId, limits });
+    for (const { attempt } of pass.mine) {
+      const at = { attemptId: attempt.id, token: attempt.token };
+      call("attempts.start", { ...at, bootId: "b", folder: "f", awakeAt: 1 });
+      call("attempts.run", { ...at, pid: 2, pidStarted: "1", startedAt: 1 });
+      call("attempts.adopt", { ...at, hostId, incarnation: 2, leaseMs: 1 });
+      call("attempts.ending", { ...at, token: at.token + 1, by: "cancel" });
+      call("attempts.settle", { ...at, outcome, limits });
+      call("attempts.settle", { ...at, token: at.token + 1, outcome, limits });
+    }
+    advance(10_000);
+    for (const [name, input] of [
+      ["steps.wake", { limit: 10 }],
+      ["attempts.ofHost", { hostId }],
+      ["attempts.toEnd", { hostId }],
+      ["attempts.takeOver", { hostId, limits }],
+      ["attempts.endedAmong", { attemptIds: ["a"] }],
+      ["hosts.renew", { hostId, incarnation: 1, leaseMs: 1 }],
+      ["hosts.report", { hostId, incarnation: 1, status: "disk" }],
+      ["runs.cancel", { runId: run.id, by: "p", reason: "r", limits }],
+      ["runs.get", { runId: run.id }],
+      ["runs.counts", {}],
+      ["runs.hooksDue", { hostId, limit: 5 }],
+      ["runs.hooksDone", { runId: run.id, note: null }],
+      ["loops.nextFire", {}],
+      ["events.list", { after: null, limit: 5, runId: null }],
+      ["events.list", { after: null, limit: 5, runId: run.id }],
+      ["events.list", { after: "now", limit: 5, runId: null }],
+      ["things.resolve", { kind: "run", ref: "abc", limit: 5 }],
+      ["admission.usage", {}],
+    ] as const)
+      call(name, input);
+    for (const status of [null, "running", "failed"] as const)
+      for (const label of [null, "a"])
+        call("runs.list", { loopId: null, status, label, since: 1, limit: 10, cursor: null });
+    const scans = [...texts].flatMap(([text, name]) =>
+      scansOf(connection, text).map((scan) => `${name}: ${scan}\n    ${text.replace(/\s+/g, " ")}`),
+    );
+    expect(scans).toEqual([]);
+    expect(texts.size).toBeGreaterThan(60);
+  });
+
+  test("a scan is seen", () => {
+    const { connection } = explained();
+    expect(scansOf(connection, "select * from runs where reason = ?")).toHaveLength(1);
+    expect(scansOf(connection, "select * from attempts where status = 'running'")).toHaveLength(1);
+  });
+});
