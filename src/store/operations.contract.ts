@@ -362,6 +362,7 @@ describe("attempts under tokens", () => {
     const stage = await openStage();
     await stage.store.admission.setLimit({ resource: `host:${stage.hostId}:command`, limit: 1 });
     await stage.store.runs.add(draft(stage));
+    stage.setNow(stage.now() + 1);
     const second = await stage.store.runs.add(draft(stage));
     const one = await pass(stage);
     expect(one.mine).toHaveLength(1);
