@@ -62,20 +62,3 @@ export const loopName = z
   .refine((name) => !/^(loop|run|step|att|host)_[0-9a-z]{26}$/.test(name), {
     error: "a name must not look like an id",
   });
-
-export const loopStatuses = ["active", "paused", "expired", "finished"] as const;
-export type LoopStatus = (typeof loopStatuses)[number];
-
-/** What a person, a clock or a run's end may do to a loop. */
-export type LoopEvent = "pause" | "trip" | "resume" | "expire" | "finish";
-
-/**
- * The loop's table. `finished` is a once loop whose slot is recorded; resuming an expired or finished loop gives it a
- * fresh streak. What is not listed is refused.
- */
-export const loopTable: { readonly [S in LoopStatus]: { readonly [E in LoopEvent]?: LoopStatus } } = {
-  active: { pause: "paused", trip: "paused", expire: "expired", finish: "finished" },
-  paused: { resume: "active", expire: "expired", finish: "finished" },
-  expired: { resume: "active" },
-  finished: { resume: "active" },
-};

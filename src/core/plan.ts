@@ -1,7 +1,8 @@
 /** What becomes of a loop's due instants: one pure decision for the scheduler, for edits, for `why` and for the simulator. */
 import { stableFraction } from "./chance.ts";
 import type { Limits } from "./limits.ts";
-import type { LoopPolicy, LoopStatus } from "./loop.ts";
+import type { LoopPolicy } from "./loop.ts";
+import type { LoopStatus } from "./loop-states.ts";
 import type { Instant } from "./ports.ts";
 import { countBetween, instantsBetween, lastInstants, nextInstant, periodAt, type Schedule } from "./schedule.ts";
 

@@ -1,5 +1,6 @@
 /** The rows as plain data: what the store hands out. Instants and durations are milliseconds. */
-import type { LoopPolicy, LoopStatus, RunPolicy } from "./loop.ts";
+import type { LoopPolicy, RunPolicy } from "./loop.ts";
+import type { LoopStatus } from "./loop-states.ts";
 import type { Instant } from "./ports.ts";
 import type { AttemptStatus, EndedBy, FailureClass, RunStatus, StepStatus } from "./run.ts";
 import type { Schedule } from "./schedule.ts";

@@ -1,6 +1,7 @@
 /** What the end of a run means for the loop that it belongs to. */
 import type { Limits } from "./limits.ts";
-import type { LoopPolicy, LoopStatus } from "./loop.ts";
+import type { LoopPolicy } from "./loop.ts";
+import type { LoopStatus } from "./loop-states.ts";
 import type { Instant } from "./ports.ts";
 import type { FailureClass, FinalStatus } from "./run.ts";
 import type { Schedule } from "./schedule.ts";

@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaultLimits as limits } from "./limits.ts";
-import { loopStatuses, loopTable, runPolicy } from "./loop.ts";
+import { runPolicy } from "./loop.ts";
+import { loopStatuses, loopTable } from "./loop-states.ts";
 import {
   attemptStatuses,
   attemptTable,

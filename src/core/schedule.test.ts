@@ -15,7 +15,6 @@ import {
   periodAt,
   SCHEDULE_LIMITS,
   type Schedule,
-  schedule as schema,
 } from "./schedule.ts";
 
 const utc = (text: string) => Date.parse(`${text}Z`);
@@ -306,35 +305,6 @@ test("schedule next takes a duration or an expression", () => {
   expect(() => parseExpression("15 minutes", surroundings)).toThrow(expect.objectContaining({ code: "bad_cron" }));
   expect(() => parseExpression("15x", surroundings)).toThrow(expect.objectContaining({ code: "bad_duration" }));
   expect(parseExpression("15m", { ...surroundings, tz: "UTC" }).kind).toBe("interval");
-});
-
-test("what is stored is checked", () => {
-  const good: Schedule[] = [
-    { kind: "once", at: now },
-    { kind: "interval", everyMs: 1_000, anchorAt: now },
-    cron("30 2 * * *", "Europe/Rome"),
-    { kind: "dynamic", firstAt: now },
-  ];
-  for (const each of good) expect(schema.parse(JSON.parse(JSON.stringify(each)))).toEqual(each);
-  const bad: unknown[] = [
-    { kind: "once" },
-    { kind: "once", at: "2026-01-01" },
-    { kind: "once", at: 1.5 },
-    { kind: "once", at: 1e300 },
-    { kind: "once", at: now, every: 1 },
-    { kind: "interval", everyMs: 999, anchorAt: now },
-    { kind: "interval", everyMs: 1e13, anchorAt: now },
-    cron("0 0 30 2 *"),
-    cron("30 2 * * *", "Mars/Olympus"),
-    { kind: "cron", expression: "* * * * *" },
-    { kind: "weekly" },
-    null,
-  ];
-  for (const each of bad) expect(schema.safeParse(each).success, JSON.stringify(each)).toBe(false);
-  expect(schema.safeParse(cron("0 0 30 2 *")).error?.issues[0]).toMatchObject({
-    path: ["expression"],
-    params: { code: "bad_cron" },
-  });
 });
 
 // --- Words -------------------------------------------------------------------------------------------------------------------

@@ -1,19 +1,10 @@
 /** When a loop is due: pure arithmetic from a stored schedule to instants. The scheduler and `schedule next` call the same functions. */
-import { z } from "zod";
 import { countFirings, countLocal, cronInWords, lastFiring, nextFiring, parseCron } from "./cron.ts";
 import { describeDuration, formatDuration, parseDuration } from "./duration.ts";
 import { AppError, unreachable } from "./errors.ts";
 import { defaultLimits } from "./limits.ts";
 import type { Instant } from "./ports.ts";
-import {
-  checkZone,
-  FIRST_INSTANT,
-  formatLocal,
-  formatOffset,
-  instantOf,
-  LAST_INSTANT,
-  nextTransition,
-} from "./zone.ts";
+import { checkZone, formatLocal, formatOffset, instantOf, LAST_INSTANT, nextTransition } from "./zone.ts";
 
 /** Bounds of an interval. */
 export const SCHEDULE_LIMITS = {
@@ -25,38 +16,14 @@ export const SCHEDULE_LIMITS = {
 /** How far `explainSchedule` looks for changes of the clock. */
 const EXPLAINED_MS = 3 * 366 * 86_400_000;
 
-const instant = z.int().min(FIRST_INSTANT).max(LAST_INSTANT);
-
-/** Runs a check that throws and reports its AppError as a problem of the value. */
-const checked = (check: (text: string) => unknown) =>
-  z.string().superRefine((text, context) => {
-    try {
-      check(text);
-    } catch (error) {
-      if (!(error instanceof AppError)) throw error;
-      context.addIssue({ code: "custom", message: error.message, params: { code: error.code, hint: error.hint } });
-    }
-  });
-
-/** A schedule as it is stored on a loop. */
-export const schedule = z.discriminatedUnion("kind", [
-  z.strictObject({ kind: z.literal("once"), at: instant }),
+/** A schedule as it is stored on a loop. `parseSchedule` makes one of what a person says. */
+export type Schedule =
+  | { readonly kind: "once"; readonly at: Instant }
   /** Due at `anchorAt + n * everyMs`, n from 1. */
-  z.strictObject({
-    kind: z.literal("interval"),
-    everyMs: z.int().min(SCHEDULE_LIMITS.minEveryMs).max(SCHEDULE_LIMITS.maxEveryMs),
-    anchorAt: instant,
-  }),
-  z.strictObject({
-    kind: z.literal("cron"),
-    expression: checked((text) => parseCron(text)),
-    zone: checked((text) => checkZone(text)),
-  }),
+  | { readonly kind: "interval"; readonly everyMs: number; readonly anchorAt: Instant }
+  | { readonly kind: "cron"; readonly expression: string; readonly zone: string }
   /** First due at `firstAt`; then the run says when. */
-  z.strictObject({ kind: z.literal("dynamic"), firstAt: instant }),
-]);
-
-export type Schedule = z.infer<typeof schedule>;
+  | { readonly kind: "dynamic"; readonly firstAt: Instant };
 
 // --- Instants ----------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 /** Loops: kept, edited, and their due instants turned into slots and runs. The decision is `planDue` of core; here it is read for and written. */
 import { AppError, ensure } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
-import { loopTable } from "../core/loop.ts";
+import { loopTable } from "../core/loop-states.ts";
 import { planDue as decide, type LateCause, type Plan, type PlannedSlot, type PlanView } from "../core/plan.ts";
 import type { LoopChange, LoopDraft, Page, PageRequest, RunNowAnswer } from "../core/ports.ts";
 import type { LoopRecord } from "../core/records.ts";
