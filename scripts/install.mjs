@@ -95,7 +95,7 @@ function npmEnvironment(selfContained) {
  * @param {readonly string[]} args
  * @param {boolean} selfContained
  */
-function npm(args, selfContained) {
+export function npm(args, selfContained) {
   console.log(`npm ${args.join(" ")}`);
   mkdirSync(join(root, ".cache/home"), { recursive: true });
   const { status, error } = spawnSync("npm", args, {

@@ -71,6 +71,16 @@ export function countTests({ passed, report }) {
 }
 
 /**
+ * Counts a run of vitest from the file that it left, if it left one.
+ * @param {string} file
+ * @param {boolean} passed whether vitest ended with 0
+ * @returns {Count}
+ */
+export function readReport(file, passed) {
+  return countTests({ passed, report: existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : undefined });
+}
+
+/**
  * Runs vitest and counts its tests.
  * @param {string} name
  * @param {readonly string[]} args
@@ -83,7 +93,7 @@ export function runTests(name, args, env = {}) {
   const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`];
   const passed = runPart({ name, command: ["vitest", "run", ...reporters, ...args], env });
   try {
-    return countTests({ passed, report: existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : undefined });
+    return readReport(file, passed);
   } finally {
     rmSync(file, { force: true });
   }

@@ -4,6 +4,7 @@
  * line is `N passed, N failed`, `, N skipped` after it when there are any; each static part counts as one.
  */
 import { installPackages, installPostgres } from "./install.mjs";
+import { runOnOtherNodes } from "./nodes.mjs";
 import { closingLine, runPart, runTests, staticParts } from "./parts.mjs";
 
 /** Installs everything; says what is wrong and answers undefined when that cannot be done. */
@@ -27,10 +28,12 @@ if (postgres === undefined) {
     if (runPart(part)) count.passed += 1;
     else count.failed += 1;
   }
-  const tests = runTests("tests", [], { DROVER_TEST_POSTGRES_BIN: postgres });
-  count.passed += tests.passed;
-  count.failed += tests.failed;
-  count.skipped += tests.skipped;
+  process.env["DROVER_TEST_POSTGRES_BIN"] = postgres;
+  for (const tests of [runTests("tests", []), runOnOtherNodes()]) {
+    count.passed += tests.passed;
+    count.failed += tests.failed;
+    count.skipped += tests.skipped;
+  }
 }
 console.log(closingLine(count));
 if (count.failed > 0 || count.passed === 0) process.exitCode = 1;
