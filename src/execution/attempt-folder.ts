@@ -141,8 +141,8 @@ export function parseRun(text: string): RunRecord {
 export interface FolderState {
   readonly there: boolean;
   readonly shim: Identity | null;
-  /** `id` exists but is not whole: its writer had no room, or died within a system call. */
-  readonly idTorn: boolean;
+  /** `torn`: it exists but is not whole: its writer had no room, or is just at it. */
+  readonly id: "none" | "torn" | "whole";
   readonly run: RunRecord | null;
   readonly startedAt: number;
   readonly endedAt: number;
@@ -166,7 +166,7 @@ export function readFolder(path: string): FolderState {
   return {
     there: statOf(path) !== null,
     shim,
-    idTorn: id !== null && shim === null,
+    id: id === null ? "none" : shim === null ? "torn" : "whole",
     run: run === null ? null : parseRun(run),
     startedAt,
     endedAt,

@@ -8,6 +8,8 @@ export interface Cgroups {
   make(folder: string): string | null;
   /** Removes a cgroup that is empty; one that is not stays. */
   remove(cgroup: string): void;
+  /** Removes the place itself when nothing is in it. */
+  close(): void;
 }
 
 /**
@@ -36,6 +38,7 @@ export function openCgroups(runsFolder: string): Cgroups | null {
         }
       },
       remove: removeEmpty,
+      close: () => removeEmpty(place),
     };
   } catch {
     return null; // no cgroup v2 here, or not for us

@@ -46,6 +46,7 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
   const { [ATTEMPT_MARK]: _ofAnother, ...environment } = errand.environment; // else an attempt's sweep would end us
   const stdout = keeper(errand);
   const stderr = keeper(errand);
+  const forks = table.forks();
   return await new Promise((resolve) => {
     const child = spawn(errand.argv[0], errand.argv.slice(1), {
       cwd: errand.cwd,
@@ -64,7 +65,8 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
       const { pid } = child;
       let report: EndReport | null = null;
       if (pid !== undefined && (timedOut || sweep)) {
-        const tree = { leader, recorder: false, mark: `${ERRAND_MARK}=${id}`, cgroup: null, reaper: false };
+        const since = forks === null ? null : { pid, forks };
+        const tree = { leader, since, recorder: false, mark: `${ERRAND_MARK}=${id}`, cgroup: null, reaper: false };
         report = await endTree(tree, timedOut ? (errand.graceMs ?? 0) : 0, table).catch(() => null);
       }
       child.stdout.destroy();

@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import type { Judgement } from "../core/ports.ts";
 import { attemptIdOf, plantTombstone, readFolder } from "./attempt-folder.ts";
 import type { Evidence, Progress, Seen } from "./judge.ts";
-import { judge } from "./judge.ts";
+import { judge, readSame } from "./judge.ts";
 import type { Identity, ProcessTable } from "./processes.ts";
 import { ATTEMPT_MARK, isAlive, isSame } from "./processes.ts";
 
@@ -18,13 +18,14 @@ export function judgeFolder(path: string, sameBoot: boolean, mayPlant: boolean, 
         progress = { ...progress, planted: plantTombstone(path) };
         break;
       case "read_again":
-        progress = { ...progress, readAgain: true };
         break;
       case "look":
         progress = { ...progress, looked: true };
         break;
     }
+    const before = evidence;
     evidence = gather(path, sameBoot, progress, table);
+    progress = { ...progress, readAgain: readSame(before, evidence) };
   }
 }
 
@@ -37,7 +38,7 @@ function gather(path: string, sameBoot: boolean, progress: Progress, table: Proc
     folderThere: folder.there,
     run: folder.run,
     shim: sameBoot ? living(folder.shim, table) : null,
-    idTorn: folder.idTorn,
+    id: folder.id,
     command: sameBoot ? living(command, table) : null,
     marked: progress.looked && sameBoot ? markedShim(attemptIdOf(basename(path)), table) : null,
     startedTicks: ticksOf(command) ?? ticksOf(folder.shim),

@@ -15,8 +15,8 @@ export interface Evidence {
   readonly run: RunRecord | null;
   /** The shim, when the identity in `id` is alive. */
   readonly shim: Seen | null;
-  /** `id` exists without a whole line. */
-  readonly idTorn: boolean;
+  /** Whether the shim's identity could be read; `torn` is a file without a whole line. */
+  readonly id: "none" | "torn" | "whole";
   /** The command, when the identity in the `cmd` line is alive. */
   readonly command: Seen | null;
   /** A live process with the attempt's mark; looked for only when asked by `look`. */
@@ -31,7 +31,7 @@ export interface Evidence {
 export interface Progress {
   readonly mayPlant: boolean;
   readonly planted: "planted" | "refused" | "gone" | null;
-  /** `run` was read again after the shim was found dead. */
+  /** `readSame` holds between this reading and the one before. */
   readonly readAgain: boolean;
   /** Marked processes were looked for. */
   readonly looked: boolean;
@@ -39,6 +39,16 @@ export interface Progress {
 
 /** A judgement, or what has to be done before one is possible. */
 export type Verdict = { readonly judgement: Judgement } | { readonly next: "plant" | "read_again" | "look" };
+
+/**
+ * Whether `run` was read after the shim was known to be dead. One repeated reading is not enough: an `id` that was read
+ * before it was whole makes a living shim look dead, and its record may come between the second reading and its death.
+ */
+export const readSame = (before: Evidence, now: Evidence): boolean =>
+  before.shim === null &&
+  now.shim === null &&
+  before.id === now.id &&
+  JSON.stringify(before.run) === JSON.stringify(now.run);
 
 const say = (judgement: Judgement): Verdict => ({ judgement });
 
@@ -93,7 +103,7 @@ export function judge(evidence: Evidence, progress: Progress): Verdict {
 
 function neverStarted(evidence: Evidence, why = "no ticket was taken"): Judgement {
   // An `id` without its line: the shim found no room to write it, and left.
-  return { kind: "never_started", why: evidence.idTorn ? "no space" : why };
+  return { kind: "never_started", why: evidence.id === "torn" ? "no space" : why };
 }
 
 function ended(evidence: Evidence, run: RunRecord, exit: NonNullable<RunRecord["exit"]>): Judgement {

@@ -43,8 +43,26 @@ export interface ProcessTable {
   read(pid: number): Process | null;
   /** Everything, marks included. Costs about 20 ms for 500 processes. */
   snapshot(): Snapshot;
-  /** The number that the kernel gave to the newest process; null where it does not say. The same twice: none was made between. */
-  lastPid(): number | null;
+  /** How many processes were ever made on this host; null where it does not say. Taken before a tree's first process is made. */
+  forks(): number | null;
+  /**
+   * A look that begins after the call. Looks at everything that wait at the same time share one, so a stop of hundreds of
+   * trees reads the table once per round.
+   * @param since when the caller knows it, only what was made from then on is looked at: cheap after a short run
+   */
+  look(since: Since | null): Promise<Look>;
+}
+
+/** The beginning of a tree: its first pid, and `forks()` from before that was made. */
+export interface Since {
+  readonly pid: number;
+  readonly forks: number;
+}
+
+/** A snapshot, and whether no process was made while it was taken: only then does absence prove anything. */
+export interface Look {
+  readonly snapshot: Snapshot;
+  readonly quiet: boolean;
 }
 
 /** Zombies answer to signal 0 and keep their pid, so only the state tells. */
@@ -129,39 +147,92 @@ function peek(path: string): Buffer | null {
   }
 }
 
-/** Processes ordered by nothing; kernel threads have neither environment nor anything of ours. */
+/** Beyond this many possible pids a look at everything is no dearer. */
+const MAX_CANDIDATES = 500;
+
+/** Kernel threads have neither environment nor anything of ours, and are the children of this one. */
+const KTHREADD = 2;
+
 function procTable(): ProcessTable {
   // A process may overwrite its environment (a long title does): what was seen once stays true of that pid and start.
   let remembered = new Map<string, string[]>();
+  const pidMax = Number(peek("/proc/sys/kernel/pid_max")?.toString("latin1") ?? 0);
   const read = (pid: number): Process | null => {
     const stat = pid > 0 ? peek(`/proc/${pid}/stat`) : null;
     return stat === null ? null : parseStat(stat.toString("latin1"));
   };
+  /** The newest pid of this namespace and the number of threads, from /proc/loadavg: `0.1 0.2 0.3 2/86 7387`. */
+  const load = (): { lastPid: number; threads: number } | null => {
+    const found = /(\d+) (\d+)\s*$/.exec(peek("/proc/loadavg")?.toString("latin1") ?? "");
+    return found === null ? null : { threads: Number(found[1]), lastPid: Number(found[2]) };
+  };
+  const forks = (): number | null => {
+    const found = /^processes (\d+)$/m.exec(peek("/proc/stat")?.toString("latin1") ?? "");
+    return found === null ? null : Number(found[1]);
+  };
+  const take = (pids: Iterable<number>, whole: boolean): Snapshot => {
+    const all: Process[] = [];
+    const marks = new Map<string, string[]>();
+    for (const pid of pids) {
+      const found = read(pid);
+      if (found === null) continue;
+      all.push(found);
+      if (!isAlive(found) || found.parent === KTHREADD) continue;
+      const key = `${found.pid}:${found.started}`;
+      const seen = remembered.get(key) ?? readMarks(found.pid);
+      if (seen.length > 0) marks.set(key, seen);
+    }
+    // Only a look at everything tells which of the remembered are gone.
+    if (whole) remembered = marks;
+    else for (const [key, seen] of marks) remembered.set(key, seen);
+    return index(all, (found) => marks.get(`${found.pid}:${found.started}`) ?? []);
+  };
+  const everything = () => take(pidsOf(readdirSync("/proc")), true);
+
+  /** All pids that can have been given out since; null when that is unknown or too many. Pids are given out in a circle. */
+  const candidates = (since: Since, lastPid: number, threads: number): number[] | null => {
+    const made = (forks() ?? Number.POSITIVE_INFINITY) - since.forks;
+    // A number in use is skipped, so the circle may go on by one for each living thread too.
+    if (!(made + threads + 1000 < pidMax)) return null;
+    const length = lastPid >= since.pid ? lastPid - since.pid + 1 : pidMax - since.pid + lastPid + 1;
+    if (length > MAX_CANDIDATES || length > made + threads + 1000) return null;
+    return Array.from({ length }, (_, i) => (since.pid + i < pidMax ? since.pid + i : since.pid + i - pidMax));
+  };
+  const looking = (snapshot: () => Snapshot, before = load()): Look => {
+    const taken = snapshot();
+    return { snapshot: taken, quiet: before !== null && before.lastPid === load()?.lastPid };
+  };
+
+  let waiting: Promise<Look> | null = null;
   return {
     backend: "proc",
     read,
-    snapshot() {
-      const all: Process[] = [];
-      const marks = new Map<string, string[]>();
-      for (const name of readdirSync("/proc")) {
-        const code = name.charCodeAt(0);
-        if (code < 48 || code > 57) continue;
-        const found = read(Number(name));
-        if (found === null) continue;
-        all.push(found);
-        if (!isAlive(found) || found.parent === 2) continue;
-        const key = `${found.pid}:${found.started}`;
-        const seen = remembered.get(key) ?? readMarks(found.pid);
-        if (seen.length > 0) marks.set(key, seen);
-      }
-      remembered = marks;
-      return index(all, (found) => marks.get(`${found.pid}:${found.started}`) ?? []);
-    },
-    lastPid() {
-      const load = peek("/proc/loadavg")?.toString("latin1").trim().split(" ").at(-1);
-      return load === undefined || !/^\d+$/.test(load) ? null : Number(load);
+    snapshot: everything,
+    forks,
+    look(since) {
+      const before = load();
+      const pids = since === null || before === null ? null : candidates(since, before.lastPid, before.threads);
+      if (pids !== null) return Promise.resolve(looking(() => take(pids, false), before));
+      waiting ??= new Promise((resolve, reject) => {
+        setImmediate(() => {
+          waiting = null;
+          try {
+            resolve(looking(everything));
+          } catch (error) {
+            reject(error);
+          }
+        });
+      });
+      return waiting;
     },
   };
+}
+
+function* pidsOf(names: readonly string[]): Generator<number> {
+  for (const name of names) {
+    const code = name.charCodeAt(0);
+    if (code >= 48 && code <= 57) yield Number(name);
+  }
 }
 
 const MARKS = [ATTEMPT_MARK, ERRAND_MARK].map((name) => Buffer.from(`${name}=`));
@@ -240,7 +311,7 @@ function psTable(): ProcessTable {
       rest: rest ?? "",
     };
   };
-  return {
+  const table: ProcessTable = {
     backend: "ps",
     read: (pid) => (pid > 0 ? (parse(ps([...columns, "-p", String(pid)]).trimEnd())?.found ?? null) : null),
     snapshot() {
@@ -259,8 +330,10 @@ function psTable(): ProcessTable {
       }
       return index(all, (found) => marks.get(found.pid) ?? []);
     },
-    lastPid: () => null,
+    forks: () => null,
+    look: () => Promise.resolve({ snapshot: table.snapshot(), quiet: false }),
   };
+  return table;
 }
 
 /** Names this boot of this host, so that a pid of an earlier boot is never taken for one of now. */

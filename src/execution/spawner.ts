@@ -59,7 +59,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   mkdirSync(bells, { recursive: true, mode: 0o700 });
   const shim = writeShim(runsFolder, table.backend === "proc");
   const fallocate = findTool("fallocate");
-  const cgroups: Cgroups | null = options.cgroups === true ? openCgroups(runsFolder) : null;
+  const cgroups: Cgroups | null = options.cgroups === false ? null : openCgroups(runsFolder);
   const umask = process.umask().toString(8).padStart(4, "0");
 
   const replacedListeners: (() => void)[] = [];
@@ -78,6 +78,8 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   const asked = new Map<string, { readonly generation: number; readonly at: number }>();
   const trimmedAt = new Map<string, number>();
   const trimming = new Map<string, Promise<void>>();
+  /** Processes that had ever been made when an attempt was asked for; what a sweep looks at begins there. */
+  const forksAtAsk = new Map<string, number>();
   const cgroupOf = new Map<string, string>();
 
   const pathOf = (folder: string) => join(runsFolder, requireFolderName(folder));
@@ -91,9 +93,15 @@ export function openSpawner(options: SpawnerOptions): Spawner {
     const before = readFolder(path);
     const cgroup = before.run?.cgroup ?? null;
     const reaper = before.run?.reaper === true;
-    const tree = { leader: before.shim, recorder: true, mark: `${ATTEMPT_MARK}=${mark}`, cgroup, reaper };
+    const forks = forksAtAsk.get(folder);
+    const since = forks === undefined || before.shim === null ? null : { pid: before.shim.pid, forks };
+    const tree = { leader: before.shim, since, recorder: true, mark: `${ATTEMPT_MARK}=${mark}`, cgroup, reaper };
     const report = await endTree(tree, graceMs, table);
-    if (cgroup !== null && report.left === 0) cgroups?.remove(cgroup);
+    if (report.left === 0) {
+      if (cgroup !== null) cgroups?.remove(cgroup);
+      cgroupOf.delete(folder);
+      forksAtAsk.delete(folder);
+    }
     // The shim's own last word: as subreaper it had no child left when it ended.
     const proved = report.proof === "proved_empty" || (reaper && report.left === 0 && readFolder(path).run?.left === 0);
     return { ...report, proof: proved ? "proved_empty" : "not_proved" };
@@ -158,6 +166,8 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       const request = prepared.get(folder);
       ensure(request !== undefined, `attempt ${folder} was prepared by this process and not yet asked for`);
       prepared.delete(folder);
+      const forks = table.forks();
+      if (forks !== null) forksAtAsk.set(folder, forks);
       resident.send(request);
       asked.set(folder, { generation: resident.generation(), at: performance.now() });
     },
@@ -170,6 +180,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       asked.delete(folder);
       if (judgement.kind !== "never_started") return judgement;
       prepared.delete(folder);
+      forksAtAsk.delete(folder);
       const cgroup = cgroupOf.get(folder);
       if (cgroup !== undefined) cgroups?.remove(cgroup);
       cgroupOf.delete(folder);
@@ -214,6 +225,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       watcher.close();
       prepared.clear();
       await resident.close();
+      cgroups?.close();
     },
   };
 }

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EndReport } from "../core/ports.ts";
-import type { Identity, Process, ProcessTable, Snapshot } from "./processes.ts";
+import type { Identity, Process, ProcessTable, Since, Snapshot } from "./processes.ts";
 import { isAlive, isSame } from "./processes.ts";
 
 /** What makes a process belong to one tree. */
@@ -11,6 +11,8 @@ export interface Tree {
   readonly leader: Identity | null;
   /** Whether the leader is a shim, which records the end: it is stopped, never killed before the others are gone. */
   readonly recorder: boolean;
+  /** Where the tree began in the row of all processes, when that is known. */
+  readonly since: Since | null;
   /** `NAME=value` in the environment of its processes. */
   readonly mark: string;
   /** The cgroup that only this tree is in; null where there is none. */
@@ -106,12 +108,12 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
 
   let stale = true; // something was done since the last list
   let quiet = false; // no process was made during the last list
-  const look = (): Process[] => {
-    const before = table.lastPid();
-    const members = membersOf(tree, table.snapshot(), seen);
-    for (const member of members) seen.set(keyOf(member), member);
-    quiet = before !== null && before === table.lastPid();
+  const look = async (): Promise<Process[]> => {
     stale = false;
+    const taken = await table.look(tree.since);
+    const members = membersOf(tree, taken.snapshot, seen);
+    for (const member of members) seen.set(keyOf(member), member);
+    quiet = taken.quiet;
     return members;
   };
   const send = (found: Process, signal: NodeJS.Signals) => {
@@ -145,7 +147,7 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
   const others = (members: readonly Process[]) => members.filter((member) => !isShim(member));
 
   // Listed first, so that children are known before their parents die and they are handed to init.
-  let members = look();
+  let members = await look();
   if (others(members).length > 0 && graceMs > 0) {
     sendGroup(members, "SIGTERM");
     for (const member of others(members)) {
@@ -156,7 +158,7 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
     const graceEndsAt = performance.now() + graceMs;
     while (others(members).length > 0 && performance.now() < graceEndsAt) {
       await delay(Math.min(LOOK_EVERY_MS, Math.max(1, graceEndsAt - performance.now())));
-      members = look();
+      members = await look();
     }
   }
 
@@ -171,14 +173,14 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
         // The stop is not instantaneous on another core, so one list is not enough: what is forked meanwhile is in the next.
         sendGroup(members, "SIGSTOP");
         for (const member of others(members)) if (member.group !== tree.leader?.session) send(member, "SIGSTOP");
-        members = look();
+        members = await look();
         empty = others(members).length === 0 ? empty + 1 : 0;
         for (const member of others(members)) send(member, "SIGKILL");
         if (round > 2) await delay(Math.min(LOOK_EVERY_MS, 2 * round)); // the killed need the processor to go away
       }
       freeze(tree.cgroup, false);
     }
-    if (stale) members = look();
+    if (stale) members = await look();
     const shim = members.find(isShim);
     // While the stopped shim is a subreaper, all that ran away is its child; once it is gone they are init's.
     proof = tree.reaper && shim !== undefined && others(members).length === 0;
@@ -188,7 +190,7 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
     const recordEndsAt = Math.min(performance.now() + RECORD_BUDGET_MS, killEndsAt);
     for (let waits = 1; isSame(table.read(shim.pid), shim) && performance.now() < recordEndsAt; waits++) {
       await delay(3);
-      if (waits % 10 === 0 && others((members = look())).length > 0) break;
+      if (waits % 10 === 0 && others((members = await look())).length > 0) break;
     }
     if (!isSame(table.read(shim.pid), shim)) break;
     if (others(members).length === 0 || performance.now() >= killEndsAt - recordBudgetMs) {
@@ -200,7 +202,7 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
 
   // Nothing may stay behind stopped, and nothing at all: the last pass, and the proof.
   for (let round = 0; ; round++) {
-    if (stale || round > 0) members = look();
+    if (stale || round > 0) members = await look();
     if (members.length === 0) {
       const cgroupEmpty = tree.cgroup === null ? null : isCgroupEmpty(tree.cgroup);
       proof = cgroupEmpty ?? (proof || quiet);
