@@ -1,11 +1,12 @@
 /** The engine: its actors put together. Everything it knows of the world comes through ports. */
+import { isFinal } from "../core/run.ts";
 import { createAdmission } from "./admission.ts";
 import { createCancels } from "./cancels.ts";
 import { createHooks } from "./hooks.ts";
 import { createHosts } from "./hosts.ts";
 import { createJanitor } from "./janitor.ts";
 import type { EngineOptions, EnginePorts, Heartbeat } from "./ports.ts";
-import { recover } from "./recovery.ts";
+import { endStrays, recover } from "./recovery.ts";
 import { createRunner, type Runner } from "./runner.ts";
 import { createScheduler, createTimers } from "./scheduler.ts";
 import { createWake } from "./wake.ts";
@@ -57,7 +58,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
   const { host, limits } = options;
   const { hostId } = host;
   const halted = new AbortController();
-  const { incarnation } = await store.hosts.join(host);
+  const { incarnation, previous } = await store.hosts.join(host);
 
   let stopping: Promise<void> | null = null;
   const failures = new Map<string, number>();
@@ -103,9 +104,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     onSettled({ run: was }, step, run) {
       wake.poke("admit");
       if (step === "waiting") wake.poke("timers");
-      const over =
-        run === null || run === "succeeded" || run === "failed" || run === "timed_out" || run === "cancelled";
-      if (!over) return;
+      if (run !== null && !isFinal(run)) return;
       // The end of a run may say when its loop is due again.
       if (was.loopId !== null) wake.poke("plan");
       if (was.policy.onFinish !== null || was.policy.onFailure !== null) wake.poke("hooks");
@@ -254,6 +253,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
   wake.run().catch((error: unknown) => weather.mishap("wake", error, 1));
   log("info", "engine_started", { hostId, incarnation });
   await recover({ store, limits, runner, weather, log, hostId, incarnation });
+  if (options.sweepMs !== null) await endStrays({ ...ports, limits, weather, previous, knows: runner.knows });
   if (!halted.signal.aborted) for (const actor of actors) wake.add(counted(actor));
   poke("all");
   wake.poke("watch", "sweep");

@@ -36,5 +36,5 @@ export function createJanitor({ clock, store, files, limits, runner, log, within
   };
 }
 
-/** A folder is named `<attempt id>.<token>`. */
-const attemptOf = (folder: string): string => folder.split(".", 1)[0] ?? folder;
+/** The attempt of a folder, which is named `<attempt id>.<token>`. */
+export const attemptOf = (folder: string): string => folder.split(".", 1)[0] ?? folder;

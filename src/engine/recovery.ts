@@ -1,7 +1,9 @@
 /** What a new daemon does first: every attempt that its host still has is adopted, settled or given back. */
 import type { Limits } from "../core/limits.ts";
-import type { Store } from "../core/ports.ts";
+import type { Clock, Files, Spawner, Store } from "../core/ports.ts";
+import type { HostRecord } from "../core/records.ts";
 import { createGate } from "./gate.ts";
+import { attemptOf } from "./janitor.ts";
 import type { Log } from "./ports.ts";
 import type { Runner } from "./runner.ts";
 import type { Weather } from "./weather.ts";
@@ -31,4 +33,46 @@ export async function recover(options: RecoveryOptions): Promise<number> {
   );
   if (mine.length > 0) log("info", "recovered", { attempts: mine.length });
   return mine.length;
+}
+
+export interface StrayOptions {
+  readonly clock: Clock;
+  readonly files: Files;
+  readonly spawner: Spawner;
+  readonly limits: Limits;
+  readonly weather: Weather;
+  readonly log: Log;
+  /** Whether this host still has that attempt. */
+  readonly knows: (attemptId: string) => boolean;
+  /** The host's row as its last daemon left it. */
+  readonly previous: HostRecord | null;
+}
+
+/**
+ * Ends what still runs here although another host has taken it over while this one was silent: those attempts are over in
+ * the store, so only their folders tell of them.
+ */
+export async function endStrays(options: StrayOptions): Promise<number> {
+  const { clock, files, spawner, limits, weather, log, knows, previous } = options;
+  if (previous === null || clock.now() < previous.leaseUntil) return 0;
+  const gate = createGate(limits.recoverAtOnce);
+  let strays = 0;
+  await Promise.all(
+    (await files.folders()).map((folder) =>
+      gate.run(async () => {
+        const attemptId = attemptOf(folder);
+        if (knows(attemptId)) return;
+        try {
+          const judgement = await spawner.judge({ folder, bootId: spawner.bootId, plant: false });
+          if (judgement.kind !== "live" && judgement.kind !== "orphan") return;
+          strays++;
+          const { left } = await spawner.end({ folder, mark: attemptId, graceMs: 0 });
+          log("warn", "stray_ended", { attempt: attemptId, left });
+        } catch (error) {
+          weather.mishap(`stray ${folder}`, error, 1);
+        }
+      }),
+    ),
+  );
+  return strays;
 }

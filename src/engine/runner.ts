@@ -105,6 +105,8 @@ export function createRunner(options: RunnerOptions): Runner {
   const { clock, store, spawner, files, log } = ports;
   const lives = new Map<string, Life>();
   const byFolder = new Map<string, Life>();
+  /** Resolves when the newest attempt of a step is over. */
+  const ofStep = new Map<string, Promise<void>>();
   const past = new Set<string>();
   const starts = createGate(limits.startsAtOnce);
   const looks = createGate(limits.looksAtOnce);
@@ -186,6 +188,24 @@ export function createRunner(options: RunnerOptions): Runner {
     }
     leave(life);
     rest(life);
+  }
+
+  function follow(life: Life, first: () => Promise<unknown> = async () => undefined): void {
+    const { stepId } = life.assignment.attempt;
+    const over = first().then(() => lead(life));
+    ofStep.set(stepId, over);
+    void over.then(() => {
+      if (ofStep.get(stepId) === over) ofStep.delete(stepId);
+    });
+  }
+
+  function fence(attemptIds: readonly string[]): void {
+    for (const id of attemptIds) {
+      const life = lives.get(id);
+      if (life === undefined || life.wish?.by === "fence" || life.outcome !== null) continue;
+      life.wish = { by: "fence", message: "its token was taken", inherited: false };
+      life.latch.ring();
+    }
   }
 
   function step(life: Life): Promise<boolean> {
@@ -563,10 +583,21 @@ export function createRunner(options: RunnerOptions): Runner {
 
   return {
     take(assignment) {
-      const { id } = assignment.attempt;
+      const { id, stepId } = assignment.attempt;
       if (lives.has(id) || past.has(id)) return;
+      const before = ofStep.get(stepId);
+      if (before === undefined) {
+        const life = welcome(assignment, "reserved");
+        follow(life, async () => point("claimed", life));
+        return;
+      }
+      // The step was given out again, so the token of the one that is here was taken: one tree at a time.
+      fence([...lives.values()].filter((one) => one.assignment.attempt.stepId === stepId).map((one) => one.id));
       const life = welcome(assignment, "reserved");
-      void Promise.resolve(point("claimed", life)).then(() => lead(life));
+      follow(life, async () => {
+        await before;
+        await point("claimed", life);
+      });
     },
 
     async resume(assignment) {
@@ -580,7 +611,7 @@ export function createRunner(options: RunnerOptions): Runner {
           class: "lost",
           message: "the daemon was restarted before it was started",
         };
-        void lead(life);
+        follow(life);
         return;
       }
       const life = welcome(assignment, "asked");
@@ -594,7 +625,7 @@ export function createRunner(options: RunnerOptions): Runner {
         weather.mishap(`adopt ${life.id}`, error, 1);
       }
       // It is judged again now that it is ours: it may have ended between the two.
-      void lead(life);
+      follow(life);
     },
 
     end(attemptId, wish) {
@@ -604,14 +635,7 @@ export function createRunner(options: RunnerOptions): Runner {
       life.latch.ring();
     },
 
-    fence(attemptIds) {
-      for (const id of attemptIds) {
-        const life = lives.get(id);
-        if (life === undefined || life.wish?.by === "fence") continue;
-        life.wish = { by: "fence", message: "its token was taken", inherited: false };
-        life.latch.ring();
-      }
-    },
+    fence,
 
     bell(folder) {
       const life = byFolder.get(folder);

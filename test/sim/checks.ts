@@ -1,0 +1,328 @@
+/** The invariants of the design (bars.md, I1 to I12), looked at after every change, at a cost that does not grow with history. */
+import type { Schedule } from "../../src/core/schedule.ts";
+import { sql, type Sql } from "../../src/store/sql.ts";
+import { walk } from "./walk.ts";
+
+/** A promise that was broken: which, and what was seen. */
+export interface Broken {
+  readonly invariant: string;
+  readonly what: string;
+}
+
+export type Rows = <Row>(query: Sql) => readonly Row[];
+
+export interface Checks {
+  /** Before a guarded write: what the store holds for its attempt. */
+  heldToken(attemptId: string): { readonly token: number; readonly over: boolean } | null;
+  /** A guarded write was accepted: it must have held the token. */
+  accepted(operation: string, attemptId: string, token: number, held: { readonly token: number; readonly over: boolean } | null): void;
+  /** After every write. */
+  after(operation: string, input: unknown, answer: unknown): void;
+  onStart(attemptId: string): void;
+  onEnd(attemptId: string): void;
+  /** Nobody waits who could go on, at a moment when the host has been at work undisturbed for `forMs`. */
+  onRest(hostId: string, now: number, forMs: number): void;
+  /** At the end, when everything has drained. */
+  onDrained(): void;
+  /** Slots by outcome, for the report. */
+  tally(): Readonly<Record<string, number>>;
+}
+
+interface LoopMemo {
+  schedule: Schedule;
+  coveredUntil: number;
+  lastAt: number;
+  lastCount: number;
+  revision: number;
+}
+
+const FINAL = new Set(["succeeded", "failed", "timed_out", "cancelled", "skipped"]);
+const LIVE_ATTEMPT = new Set(["reserved", "starting", "running"]);
+
+interface EventRow {
+  readonly id: number;
+  readonly subject_kind: string;
+  readonly subject_id: string;
+  readonly number: number;
+  readonly type: string;
+}
+
+interface LoopRow {
+  readonly id: string;
+  readonly schedule: string;
+  readonly planned_until: number;
+  readonly status: string;
+  readonly next_at: number | null;
+  readonly wake_at: number | null;
+  readonly archived_at: number | null;
+  readonly revision: number;
+}
+
+interface SlotRow {
+  readonly at: number;
+  readonly until_at: number;
+  readonly count: number;
+  readonly outcome: string | null;
+  readonly reason: string | null;
+  readonly run_id: string | null;
+}
+
+export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks {
+  let lastEvent = 0;
+  const numbers = new Map<string, number>();
+  /** Status of every run that has ended, and of every attempt that has. */
+  const finals = new Map<string, string>();
+  const live = new Map<string, string>();
+  const tokens = new Map<string, number>();
+  const loops = new Map<string, LoopMemo>();
+  const starts = new Map<string, number>();
+  /** Attempts that have a live tree, by step. */
+  const trees = new Map<string, string>();
+
+  const ensure = (holds: boolean, invariant: string, what: () => string): void => {
+    if (!holds) fail({ invariant, what: what() });
+  };
+
+  // --- runs, steps, attempts -----------------------------------------------------------------------------------------
+
+  function checkRun(runId: string, type: string): void {
+    const run = rows<{
+      status: string;
+      event_number: number;
+      finished_at: number | null;
+      loop_id: string | null;
+      slot_at: number | null;
+      origin_kind: string;
+      wake_at: number | null;
+      waits_turn: number;
+    }>(
+      sql`select status, event_number, finished_at, loop_id, slot_at, origin_kind, wake_at, waits_turn from runs where id = ${runId}`,
+    )[0];
+    if (run === undefined) return fail({ invariant: "I8", what: `an event of the run ${runId}, which does not exist` });
+    ensure(run.event_number === numbers.get(`run:${runId}`), "I8", () => `${runId} numbers its events up to ${run.event_number}`);
+    ensure(FINAL.has(run.status) === (run.finished_at !== null), "I6", () => `${runId} is ${run.status} with finished_at ${run.finished_at}`);
+    const before = finals.get(runId);
+    ensure(before === undefined || before === run.status, "I6", () => `${runId} was ${before} and became ${run.status} (${type})`);
+
+    const steps = rows<{
+      id: string;
+      status: string;
+      token: number;
+      wake_at: number | null;
+      tries_counted: number;
+      max_attempts: number;
+    }>(sql`select id, status, token, wake_at, tries_counted, max_attempts from steps where run_id = ${runId}`);
+    for (const step of steps) {
+      ensure(step.token >= (tokens.get(step.id) ?? 0), "I2", () => `the token of ${step.id} went back to ${step.token}`);
+      tokens.set(step.id, step.token);
+      ensure(step.tries_counted <= step.max_attempts, "attempts", () => `${step.id} counted ${step.tries_counted} of ${step.max_attempts} tries`);
+      const attempts = rows<{ id: string; status: string; token: number; counted: number | null; number: number }>(
+        sql`select id, status, token, counted, number from attempts where step_id = ${step.id}`,
+      );
+      let alive = 0;
+      let counted = 0;
+      for (const attempt of attempts) {
+        counted += attempt.counted ?? 0;
+        if (LIVE_ATTEMPT.has(attempt.status)) {
+          alive++;
+          ensure(attempt.token === step.token, "I1", () => `${attempt.id} lives with token ${attempt.token}, its step has ${step.token}`);
+        } else {
+          const was = finals.get(attempt.id);
+          ensure(was === undefined || was === attempt.status, "I6", () => `${attempt.id} was ${was} and became ${attempt.status}`);
+          finals.set(attempt.id, attempt.status);
+        }
+      }
+      ensure(alive <= 1, "I1", () => `${step.id} has ${alive} live attempts`);
+      ensure(counted === step.tries_counted, "attempts", () => `${step.id} counts ${step.tries_counted} tries, its attempts ${counted}`);
+      ensure((step.status === "running") === (alive === 1), "I7", () => `${step.id} is ${step.status} with ${alive} live attempts`);
+      ensure(step.status !== "waiting" || step.wake_at !== null, "I7", () => `${step.id} waits for nothing`);
+    }
+    const only = steps[0];
+    if (steps.length === 1 && only !== undefined) {
+      const want: Record<string, string> = { ready: "queued", pending: "queued" };
+      const status = want[only.status] ?? only.status;
+      ensure(status === run.status, "I7", () => `${runId} is ${run.status}, its one step is ${only.status} (${type})`);
+    }
+    if (FINAL.has(run.status)) {
+      finals.set(runId, run.status);
+      live.delete(runId);
+      if (run.origin_kind === "slot" && run.loop_id !== null && run.slot_at !== null) {
+        const slot = rows<SlotRow>(
+          sql`select at, outcome, run_id from slots where loop_id = ${run.loop_id} and at = ${run.slot_at}`,
+        )[0];
+        ensure(slot === undefined || slot.run_id !== runId || slot.outcome === run.status, "I4", () => `${runId} is ${run.status}, its slot ${slot?.outcome}`);
+      }
+    } else live.set(runId, run.status);
+  }
+
+  /** What changed has its event: live runs are what their events said. */
+  function checkMirror(operation: string): void {
+    const there = rows<{ id: string; status: string }>(sql`select id, status from runs where finished_at is null`);
+    for (const { id, status } of there)
+      ensure(live.get(id) === status, "I8", () => `${id} is ${status} without an event that says so (${operation})`);
+    ensure(there.length === live.size, "I8", () => `${there.length} runs live, ${live.size} by their events (${operation})`);
+  }
+
+  // --- loops and slots -----------------------------------------------------------------------------------------------
+
+  function checkLoops(operation: string): void {
+    for (const loop of rows<LoopRow>(
+      sql`select id, schedule, planned_until, status, next_at, wake_at, archived_at, revision from loops`,
+    )) {
+      const schedule = JSON.parse(loop.schedule) as Schedule;
+      const memo = loops.get(loop.id);
+      if (memo === undefined) {
+        loops.set(loop.id, { schedule, coveredUntil: loop.planned_until, lastAt: -1, lastCount: 0, revision: loop.revision });
+        continue;
+      }
+      ensure(loop.planned_until >= memo.coveredUntil, "I4", () => `planned_until of ${loop.id} went back (${operation})`);
+      checkSlots(loop, memo, operation);
+      if (loop.status === "active" && loop.archived_at === null && schedule.kind !== "dynamic" && schedule.kind !== "once")
+        ensure(loop.wake_at !== null, "I7", () => `${loop.id} is active and nobody looks at it again (${operation})`);
+      memo.schedule = schedule;
+      memo.coveredUntil = loop.planned_until;
+      memo.revision = loop.revision;
+    }
+  }
+
+  /** The rows that are new say one word for each instant that the walk finds, and for no other. */
+  function checkSlots(loop: LoopRow, memo: LoopMemo, operation: string): void {
+    const found = rows<SlotRow>(
+      sql`select at, until_at, count, outcome, reason, run_id from slots where loop_id = ${loop.id} and at >= ${memo.lastAt} order by at`,
+    );
+    let written = -memo.lastCount;
+    let upTo = memo.lastAt;
+    for (const slot of found) {
+      written += slot.count;
+      ensure(slot.at > upTo || slot.at === memo.lastAt, "I4", () => `slots of ${loop.id} overlap at ${slot.at}`);
+      ensure(slot.until_at <= loop.planned_until, "I4", () => `${loop.id} has a slot at ${slot.until_at}, planned until ${loop.planned_until} (${operation})`);
+      ensure(slot.outcome !== null || slot.run_id !== null, "I4", () => `the slot ${slot.at} of ${loop.id} has neither outcome nor run`);
+      upTo = slot.until_at;
+    }
+    if (memo.schedule.kind !== "dynamic" && loop.planned_until > memo.coveredUntil) {
+      let due = 0;
+      for (const _ of walk(memo.schedule, memo.coveredUntil, loop.planned_until)) due++;
+      ensure(written === due, "I4", () => `${loop.id}: ${due} instants were due in (${memo.coveredUntil}, ${loop.planned_until}], ${written} recorded (${operation}, ${loop.schedule})`);
+    } else if (memo.schedule.kind !== "dynamic")
+      ensure(written === 0, "I4", () => `${loop.id}: ${written} instants recorded beyond what is planned (${operation})`);
+    const last = found.at(-1);
+    if (last !== undefined) {
+      memo.lastAt = last.at;
+      memo.lastCount = last.count;
+    }
+  }
+
+  function checkCaps(): void {
+    for (const cap of rows<{ key: string; used: number; limit_value: number }>(
+      sql`select c.resource_key as key, count(*) as used, r.limit_value as limit_value from claims c join resources r on r.key = c.resource_key group by c.resource_key`,
+    ))
+      ensure(cap.used <= cap.limit_value, "I3", () => `${cap.key} has ${cap.used} of ${cap.limit_value} after a grant`);
+  }
+
+  const placeOf = (attemptId: string) =>
+    rows<{ step_id: string; status: string; ended_by: string | null; run_id: string; finished_at: number | null }>(
+      sql`select step_id, status, ended_by, run_id, finished_at from attempts where id = ${attemptId}`,
+    )[0];
+
+  return {
+    heldToken(attemptId) {
+      const row = rows<{ token: number; finished_at: number | null }>(
+        sql`select s.token as token, a.finished_at as finished_at from attempts a join steps s on s.id = a.step_id where a.id = ${attemptId}`,
+      )[0];
+      return row === undefined ? null : { token: row.token, over: row.finished_at !== null };
+    },
+    accepted(operation, attemptId, token, held) {
+      if (held === null) return fail({ invariant: "I2", what: `${operation} of ${attemptId}, which does not exist, was accepted` });
+      // Repeated with the same content it gives the first answer again.
+      if (held.over && operation === "attempts.settle") return;
+      ensure(!held.over, "I6", () => `${operation} of ${attemptId} was accepted after its end`);
+      ensure(held.token === token, "I2", () => `${operation} of ${attemptId} was accepted with token ${token} while ${held.token} is held`);
+    },
+    after(operation, _input, answer) {
+      const events = rows<EventRow>(
+        sql`select id, subject_kind, subject_id, number, type from events where id > ${lastEvent} order by id`,
+      );
+      const touched = new Map<string, string>();
+      for (const event of events) {
+        lastEvent = event.id;
+        const subject = `${event.subject_kind}:${event.subject_id}`;
+        const before = numbers.get(subject) ?? 0;
+        ensure(event.number === before + 1, "I8", () => `${subject} numbers an event ${event.number} after ${before}`);
+        numbers.set(subject, event.number);
+        if (event.subject_kind === "run") touched.set(event.subject_id, event.type);
+        if (event.type === "loop.removed") loops.delete(event.subject_id);
+      }
+      for (const [runId, type] of touched) checkRun(runId, type);
+      if (operation === "hosts.renew") return;
+      checkMirror(operation);
+      if (operation.startsWith("loops.")) checkLoops(operation);
+      if (operation === "admission.pass" && (answer as { granted: number }).granted > 0) checkCaps();
+      if (operation === "attempts.settle" || operation === "attempts.takeOver") {
+        const [stale] = rows<{ n: number }>(
+          sql`select count(*) as n from claims c join attempts a on a.id = c.attempt_id where a.finished_at is not null`,
+        );
+        ensure(stale?.n === 0, "I3", () => `${stale?.n} claims of attempts that have ended`);
+      }
+      if (operation === "loops.edit")
+        ensure(!events.some((event) => event.type === "run.queued"), "I12", () => "an edit started something");
+    },
+    onStart(attemptId) {
+      const count = (starts.get(attemptId) ?? 0) + 1;
+      starts.set(attemptId, count);
+      ensure(count === 1, "started twice", () => `${attemptId} started ${count} times`);
+      const place = placeOf(attemptId);
+      if (place === undefined) return fail({ invariant: "recorded first", what: `${attemptId} started without a row` });
+      ensure(
+        place.finished_at === null || place.ended_by === "fence",
+        "started after its end",
+        () => `${attemptId} started although it is ${place.status}`,
+      );
+      ensure(place.status !== "reserved", "recorded first", () => `${attemptId} started while it is reserved`);
+      const other = trees.get(place.step_id);
+      ensure(other === undefined, "I1", () => `${attemptId} started while ${other} of the same step runs`);
+      trees.set(place.step_id, attemptId);
+    },
+    onEnd(attemptId) {
+      const place = placeOf(attemptId);
+      if (place !== undefined && trees.get(place.step_id) === attemptId) trees.delete(place.step_id);
+    },
+    onRest(hostId, now, forMs) {
+      const before = now - forMs;
+      const full = new Set(
+        rows<{ key: string }>(
+          sql`select r.key as key from resources r where (select count(*) from claims c where c.resource_key = r.key) >= r.limit_value`,
+        ).map((row) => row.key),
+      );
+      for (const step of rows<{ id: string; resources: string; turn_at: number }>(
+        sql`select s.id as id, c.resources as resources, s.turn_at as turn_at from steps s join cap_sets c on c.key = s.cap_key
+            where s.status = 'ready' and c.host_pin = ${hostId}`,
+      )) {
+        const blocked = (JSON.parse(step.resources) as string[]).some((key) => full.has(key));
+        ensure(blocked, "I10", () => `${step.id} is ready, has room, and does not start`);
+      }
+      for (const step of rows<{ id: string; wake_at: number }>(
+        sql`select id, wake_at from steps where status = 'waiting' and wake_at < ${before}`,
+      ))
+        fail({ invariant: "I10", what: `${step.id} should have been woken at ${step.wake_at}, it is ${now}` });
+      for (const loop of rows<{ id: string; wake_at: number }>(sql`select id, wake_at from loops where wake_at < ${before}`))
+        fail({ invariant: "I10", what: `${loop.id} was due at ${loop.wake_at}, it is ${now}` });
+    },
+    onDrained() {
+      const counts = rows<{ what: string; n: number }>(
+        sql`select 'runs' as what, count(*) as n from runs where finished_at is null
+            union all select 'steps', count(*) from steps where finished_at is null
+            union all select 'attempts', count(*) from attempts where finished_at is null
+            union all select 'claims', count(*) from claims
+            union all select 'slots', count(*) from slots where outcome is null`,
+      );
+      for (const { what, n } of counts) ensure(n === 0, "I11", () => `${n} ${what} are left when everything should have drained`);
+      ensure(trees.size === 0, "I11", () => `processes of ${[...trees.values()].join(", ")} are left`);
+    },
+    tally() {
+      const counted = rows<{ outcome: string | null; n: number }>(
+        sql`select outcome, sum(count) as n from slots group by outcome order by outcome`,
+      );
+      return Object.fromEntries(counted.map((row) => [row.outcome ?? "open", Number(row.n)]));
+    },
+  };
+}

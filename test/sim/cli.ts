@@ -1,0 +1,39 @@
+/** `npm run sim -- --seed N --for 30d`: runs seeds and says what was broken. */
+import { parseArgs } from "node:util";
+import { parseDuration } from "../../src/core/duration.ts";
+import type { Plant } from "./plants.ts";
+import { simulate } from "./simulate.ts";
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: "string", default: "1" },
+    seeds: { type: "string", default: "1" },
+    for: { type: "string", default: "30d" },
+    hosts: { type: "string", default: "1" },
+    loops: { type: "string", default: "10" },
+    faults: { type: "string", default: "on" },
+    plant: { type: "string" },
+    trace: { type: "boolean", default: false },
+  },
+});
+
+const days = parseDuration(values.for) / 86_400_000;
+let failures = 0;
+for (let i = 0; i < Number(values.seeds); i++) {
+  const report = await simulate({
+    seed: Number(values.seed) + i,
+    days,
+    hosts: Number(values.hosts),
+    loops: Number(values.loops),
+    faults: values.faults !== "off",
+    ...(values.plant === undefined ? {} : { plant: values.plant as Plant }),
+    ...(values.trace ? { trace: (line: string) => process.stdout.write(`${line}\n`) } : {}),
+  });
+  const slots = Object.entries(report.slots).map(([outcome, count]) => `${outcome} ${count}`);
+  console.log(`seed ${report.seed}: ${report.steps} steps, ${report.crashes} crashes, slots: ${slots.join(", ")}`);
+  if (report.broken !== null) {
+    failures++;
+    console.error(`BROKEN ${report.broken}`);
+  }
+}
+process.exitCode = failures === 0 ? 0 : 1;

@@ -1,0 +1,733 @@
+/** A world for the engine: hosts with daemons over one store, faults by chance, and the invariants after every step. */
+import { AppError } from "../../src/core/errors.ts";
+import { makeId } from "../../src/core/ids.ts";
+import { defaultLimits, type Limits } from "../../src/core/limits.ts";
+import { loopPolicy, runPolicy, type LoopPolicy } from "../../src/core/loop.ts";
+import type { Launch, Store } from "../../src/core/ports.ts";
+import type { Schedule } from "../../src/core/schedule.ts";
+import type { Target } from "../../src/core/target.ts";
+import { startEngine, type Engine } from "../../src/engine/engine.ts";
+import type { EnginePorts, HeartbeatRequest } from "../../src/engine/ports.ts";
+import { operations } from "../../src/store/operations.ts";
+import type { Operation, OperationTable } from "../../src/store/operation.ts";
+import { openMemoryStore, type MemoryStore } from "../../src/store/sqlite.ts";
+import { Crash } from "../../src/store/sqlite-group.ts";
+import { type Chance, chanceOf } from "./chance.ts";
+import { type Broken, type Checks, createChecks } from "./checks.ts";
+import { createMachine, type Machine, type Plan } from "./machine.ts";
+import { plantIn, type Plant } from "./plants.ts";
+import { clockOf, type Context, createContext, createHostTime, createTime, type HostTime, never, type Time } from "./time.ts";
+
+const HOUR = 3_600_000;
+const MINUTE = 60_000;
+/** A Monday. */
+const BEGINS_AT = Date.UTC(2026, 2, 2);
+
+export interface WorldOptions {
+  readonly seed: number;
+  readonly hosts: number;
+  readonly loops: number;
+  readonly faults: boolean;
+  readonly plant: Plant | null;
+  /** Called with each line of what happens. */
+  readonly trace: ((line: string) => void) | null;
+}
+
+/** Limits that are coarser than a product's, so that a month takes seconds: nothing depends on their size. */
+export const simLimits: Limits = {
+  ...defaultLimits,
+  longestSleepMs: 30 * MINUTE,
+  watchMs: 30_000,
+  idleLookMs: 30_000,
+  renewMs: 5 * MINUTE,
+  leaseMs: 20 * MINUTE,
+  takeoverMs: 2 * HOUR,
+  storeBackoffCapMs: MINUTE,
+  janitorMs: 24 * HOUR,
+  logRetentionMs: 3 * 24 * HOUR,
+};
+const SWEEP_MS = 15 * MINUTE;
+
+interface Daemon {
+  readonly context: Context;
+  engine: Engine | null;
+  stopping: boolean;
+}
+
+interface Host {
+  readonly id: string;
+  readonly time: HostTime;
+  readonly machine: Machine;
+  daemon: Daemon | null;
+  /** Where the world last disturbed it, in true time: whoever waits has a right to be served some time after. */
+  disturbedAt: number;
+}
+
+export interface World {
+  readonly time: Time;
+  readonly store: Store;
+  readonly checks: Checks;
+  readonly broken: Broken | null;
+  readonly hosts: readonly Host[];
+  readonly crashes: number;
+  readonly bugs: readonly string[];
+  /** Runs the world until that true time, or until something is broken. */
+  runUntil(ms: number): Promise<void>;
+  begin(): Promise<void>;
+  /** No more faults and no more wishes of people; everything that is under way comes to its end. */
+  drain(): Promise<void>;
+}
+
+const COMMAND: Pick<Target, "cwd" | "env" | "envPass" | "secrets" | "expect" | "output" | "shell"> = {
+  cwd: "/",
+  env: {},
+  envPass: [],
+  secrets: {},
+  expect: [],
+  output: "files",
+  shell: false,
+};
+const targetOf = (habit: string): Target => ({ kind: "command", argv: ["work", habit], ...COMMAND });
+const HABITS = ["quick", "quick", "mixed", "mixed", "long", "hang", "fail", "tree"] as const;
+
+export function createWorld(options: WorldOptions): World {
+  const { seed, faults } = options;
+  const chance = chanceOf(`seed ${seed}`);
+  const idChance = chance.fork("ids");
+  const faultChance = chance.fork("faults");
+  const people = chance.fork("people");
+  const time = createTime();
+  let calm = !faults;
+  let broken: Broken | null = null;
+  let crashes = 0;
+  const bugs: string[] = [];
+  /** The process whose call the store is serving. */
+  let serving: Context | null = null;
+  /** Until then the store answers nobody, in true time. */
+  let awayUntil = 0;
+
+  const trace = (what: string) =>
+    options.trace?.(`${String(time.steps).padStart(7)} ${stamp(time.now)} ${what}`);
+  const fail = (found: Broken) => {
+    trace(`BROKEN ${found.invariant}: ${found.what}`);
+    broken ??= found;
+  };
+
+  const hosts: Host[] = Array.from({ length: options.hosts }, (_, i) => {
+    const hostTime = createHostTime(time, BEGINS_AT);
+    return {
+      id: makeId("host", BEGINS_AT, idChance.bytes(10)),
+      time: hostTime,
+      machine: createMachine({
+        time: hostTime,
+        chance: chance.fork(`machine ${i}`),
+        planOf,
+        onStart: (attemptId) => {
+          trace(`host ${i} started ${attemptId}`);
+          checks.onStart(attemptId);
+        },
+        onEnd: (attemptId) => checks.onEnd(attemptId),
+        skipTicket: options.plant === "skip_ticket",
+        lostBells: () => (calm ? 0 : 0.05),
+      }),
+      daemon: null,
+      disturbedAt: 0,
+    };
+  });
+  const [first] = hosts;
+  // On one machine the store's clock is its host's; a database elsewhere has its own, whatever the hosts' say.
+  const storeNow = () => (hosts.length === 1 && first !== undefined ? first.time.now() : BEGINS_AT + Math.floor(time.now));
+
+  const table = options.plant === null ? operations : plantIn(operations, options.plant);
+  const memory: MemoryStore<OperationTable> = openMemoryStore({
+    table: table as OperationTable,
+    clock: { now: storeNow },
+    mint: (kind, at) => makeId(kind, at, idChance.bytes(10)),
+    cut: () => {
+      if (serving !== null && !calm && faultChance.hit(1 / 20_000)) throw new Crash("cut");
+    },
+  });
+  const checks = createChecks((query) => memory.rows(query), fail);
+
+  // --- what processes do ---------------------------------------------------------------------------------------------
+
+  function planOf(launch: Launch, fate: Chance): Plan {
+    const habit = launch.target.argv[1] ?? "quick";
+    const quick = fate.int(20, 20_000);
+    const plan: Plan = {
+      durationMs: quick,
+      exit: 0,
+      ignoresTerm: false,
+      leaves: 0,
+      printEveryMs: fate.int(100, 20_000),
+      printsForMs: Number.POSITIVE_INFINITY,
+      shimDies: calm ? "never" : fate.hit(0.01) ? fate.pick(["before_ticket", "after_ticket", "while_running"] as const) : "never",
+      output: fate.hit(0.2) ? JSON.stringify({ nextAfterMs: fate.int(10 * MINUTE, 5 * HOUR) }) : null,
+      unmet: null,
+    };
+    switch (habit) {
+      case "long":
+        return { ...plan, durationMs: fate.int(MINUTE, 8 * HOUR) };
+      case "hang":
+        return { ...plan, durationMs: fate.hit(0.5) ? quick : 1_000 * HOUR, printsForMs: fate.int(0, HOUR), ignoresTerm: fate.hit(0.3) };
+      case "fail":
+        return { ...plan, exit: fate.hit(0.6) ? fate.int(1, 140) : 0 };
+      case "tree":
+        return { ...plan, leaves: fate.int(0, 3), ignoresTerm: fate.hit(0.3) };
+      case "mixed": {
+        const exit = fate.hit(0.15) ? fate.int(1, 255) : 0;
+        const long = fate.hit(0.2) ? fate.int(MINUTE, 2 * HOUR) : quick;
+        const odd = fate.next();
+        if (odd < 0.02) return { ...plan, fault: fate.pick(["nocwd", "nocmd", "noexec"] as const) };
+        return { ...plan, exit, durationMs: long, leaves: odd < 0.05 ? 1 : 0 };
+      }
+      default:
+        return plan;
+    }
+  }
+
+  // --- daemons -------------------------------------------------------------------------------------------------------
+
+  function crash(host: Host, context: Context, why: string): void {
+    if (!context.alive) return;
+    crashes++;
+    host.disturbedAt = time.now;
+    // A zombie is only stopped: a new daemon takes its place, and it comes back to find that it is nobody any more.
+    if (faultChance.hit(0.1)) {
+      const ms = faultChance.int(1_000, 4 * HOUR);
+      trace(`${nameOf(host)} is stopped for ${ms} ms and replaced (${why})`);
+      context.stall(ms);
+    } else {
+      trace(`${nameOf(host)} crashed (${why})`);
+      context.die();
+    }
+    if (host.daemon?.context !== context) return;
+    host.machine.detach();
+    host.daemon = null;
+    const downMs = faultChance.hit(0.6)
+      ? faultChance.int(500, 10_000)
+      : faultChance.hit(0.7)
+        ? faultChance.int(10_000, 20 * MINUTE)
+        : faultChance.int(20 * MINUTE, 10 * HOUR);
+    host.time.after(downMs, () => startDaemon(host));
+  }
+
+  const nameOf = (host: Host) => `host ${hosts.indexOf(host)}`;
+
+  /** Every call of a port may be slow, and the process may die before it or after it. */
+  async function through<T>(host: Host, context: Context, what: string, work: () => T | Promise<T>): Promise<T> {
+    if (!context.alive) return never();
+    if (!calm && faultChance.hit(1 / 8_000)) {
+      crash(host, context, `before ${what}`);
+      if (!context.alive) return never();
+    }
+    if (!calm && faultChance.hit(0.02)) await later(host, context, faultChance.int(1, 400));
+    if (!context.alive) return never();
+    let answer: T;
+    try {
+      answer = await work();
+    } catch (error) {
+      if (!(error instanceof Crash)) throw error;
+      crash(host, context, `within ${what}`);
+      // One that is only stopped would never get an answer either: its call died with the store's side of it.
+      context.die();
+      return never();
+    }
+    if (!calm && faultChance.hit(1 / 8_000)) {
+      crash(host, context, `after ${what}`);
+      if (!context.alive) return never();
+    }
+    if (!calm && faultChance.hit(0.02)) await later(host, context, faultChance.int(1, 400));
+    return context.alive ? answer : never();
+  }
+
+  const later = (host: Host, context: Context, ms: number) =>
+    new Promise<void>((resolve) => host.time.after(ms, () => context.deliver(resolve)));
+
+  const GUARDED = new Set(["attempts.start", "attempts.run", "attempts.ending", "attempts.settle", "attempts.adopt"]);
+
+  function callStore(name: string, entry: Operation<never, unknown>, call: (input: unknown) => Promise<unknown>, input: unknown, context: Context | null): Promise<unknown> {
+    const attemptId = (input as { attemptId?: string } | undefined)?.attemptId;
+    const token = (input as { token?: number } | undefined)?.token;
+    const held = GUARDED.has(name) && attemptId !== undefined ? checks.heldToken(attemptId) : undefined;
+    serving = context;
+    let answered: Promise<unknown>;
+    try {
+      answered = call(input);
+    } finally {
+      serving = null;
+    }
+    return answered.then(
+      (answer) => {
+        if (options.trace !== null && name !== "hosts.renew") trace(`store ${name} ${brief(input)} -> ${brief(answer)}`);
+        if (entry.access !== "write") return answer;
+        const said = typeof answer === "string" ? answer : (answer as { answer?: string } | null)?.answer;
+        if (held !== undefined && said === "done" && attemptId !== undefined && token !== undefined) {
+          const again = name === "attempts.adopt" && held?.token === token + 1;
+          if (!again) checks.accepted(name, attemptId, token, held);
+        }
+        checks.after(name, input, answer);
+        if (entry.wakes) tellOthers(context);
+        return answer;
+      },
+      (error: unknown) => {
+        if (options.trace !== null) trace(`store ${name} ${brief(input)} failed: ${String(error)}`);
+        if (error instanceof Crash && entry.access === "write") checks.after(name, input, null);
+        throw error;
+      },
+    );
+  }
+
+  /** Other daemons hear of a change, mostly. */
+  function tellOthers(context: Context | null): void {
+    for (const host of hosts) {
+      const daemon = host.daemon;
+      if (daemon === null || daemon.engine === null || daemon.context === context) continue;
+      const lost = !calm && hosts.length > 1 && faultChance.hit(0.1);
+      if (lost) continue;
+      // One who shares the machine sees it within a second.
+      host.time.after(context === null ? people.int(0, 1_000) : 5, () =>
+        daemon.context.deliver(() => daemon.engine?.poke("all")),
+      );
+    }
+  }
+
+  function portsOf(host: Host, context: Context): EnginePorts {
+    const store: Record<string, Record<string, unknown>> = {};
+    for (const [noun, verbs] of Object.entries(table as OperationTable)) {
+      const group: Record<string, unknown> = {};
+      for (const [verb, entry] of Object.entries(verbs)) {
+        const name = `${noun}.${verb}`;
+        const call = (memory.store as Record<string, Record<string, (input: unknown) => Promise<unknown>>>)[noun]?.[verb];
+        if (call === undefined) continue;
+        group[verb] = (input: unknown) =>
+          through(host, context, name, () => {
+            if (time.now < awayUntil) throw unreachableStore();
+            const answer = callStore(name, entry, call, input, context);
+            // What was done is done, but nobody hears of it.
+            if (!calm && hosts.length > 1 && faultChance.hit(1 / 5_000))
+              return answer.then(() => {
+                throw unreachableStore();
+              });
+            return answer;
+          });
+      }
+      store[noun] = group;
+    }
+    const { machine } = host;
+    const spawner = machine.spawnerFor(context);
+    const files = machine.filesFor(context);
+    const wrap = <In extends unknown[], Out>(what: string, work: (...input: In) => Promise<Out>) =>
+      (...input: In) => through(host, context, what, () => work(...input));
+    return {
+      clock: clockOf(host.time, context),
+      random: { bytes: (count) => faultChance.bytes(count) },
+      store: store as unknown as Store,
+      spawner: {
+        ...spawner,
+        prepare: wrap("prepare", spawner.prepare),
+        ask: wrap("ask", spawner.ask),
+        judge: wrap("judge", spawner.judge),
+        end: wrap("end", spawner.end),
+        sweep: wrap("sweep", spawner.sweep),
+      },
+      files: { ...files, output: wrap("output", files.output), remove: wrap("remove", files.remove) },
+      notifier: {
+        hook: () => through(host, context, "hook", async () => {
+          await later(host, context, people.int(10, 5_000));
+          return { exit: 0, tail: "" };
+        }),
+      },
+      startHeartbeat: (request) => startHeartbeat(host, context, store as unknown as Store, request),
+      signToken: ({ runId, depth }) => `${runId}:${depth}`,
+      log(level, event, data) {
+        if (options.trace !== null) trace(`${nameOf(host)} ${level} ${event} ${brief(data)}`);
+        if (event === "bug") {
+          bugs.push(`${String(data?.["what"])}: ${String(data?.["message"])}`);
+          fail({ invariant: "bug", what: `${String(data?.["what"])}: ${String(data?.["stack"] ?? data?.["message"])}` });
+        }
+      },
+    };
+  }
+
+  function startHeartbeat(host: Host, context: Context, store: Store, request: HeartbeatRequest) {
+    const { hostId, incarnation, leaseMs, everyMs, onAnswer } = request;
+    let live = true;
+    let stopped = false;
+    const beat = (): void => {
+      if (stopped || !context.alive) return;
+      host.time.after(everyMs, () =>
+        context.deliver(() => {
+          if (stopped) return;
+          if (live || hosts.length > 1)
+            store.hosts.renew({ hostId, incarnation, leaseMs }).then(onAnswer, () => undefined);
+          beat();
+        }),
+      );
+    };
+    beat();
+    return {
+      beat(has: boolean) {
+        live = has;
+      },
+      stop: async () => {
+        stopped = true;
+      },
+    };
+  }
+
+  function startDaemon(host: Host): void {
+    if (host.daemon !== null) return;
+    const context = createContext(host.time);
+    const daemon: Daemon = { context, engine: null, stopping: false };
+    host.daemon = daemon;
+    host.disturbedAt = time.now;
+    trace(`${nameOf(host)} starts its daemon`);
+    const ports = portsOf(host, context);
+    startEngine(ports, {
+      host: {
+        hostId: host.id,
+        name: nameOf(host),
+        machineId: host.id,
+        bootId: ports.spawner.bootId,
+        version: "0",
+        leaseMs: simLimits.leaseMs,
+        commandCap: 3,
+        agentCap: 1,
+      },
+      limits: simLimits,
+      socket: "",
+      untilIdle: false,
+      sweepMs: hosts.length > 1 ? SWEEP_MS : null,
+    }).then(
+      (engine) => {
+        daemon.engine = engine;
+        host.disturbedAt = time.now;
+        void engine.superseded().then(() => {
+          trace(`${nameOf(host)} has a daemon that was superseded`);
+          context.die();
+          if (host.daemon !== daemon) return;
+          host.daemon = null;
+          host.time.after(2_000, () => startDaemon(host));
+        });
+      },
+      (error: unknown) => {
+        // The store was away: whoever started it tries again.
+        trace(`${nameOf(host)} could not start: ${String(error)}`);
+        if (!(error instanceof AppError)) fail({ invariant: "bug", what: String((error as Error).stack) });
+        context.die();
+        if (host.daemon !== daemon) return;
+        host.daemon = null;
+        host.time.after(5_000, () => startDaemon(host));
+      },
+    );
+  }
+
+  function stopDaemon(host: Host): void {
+    const daemon = host.daemon;
+    if (daemon === null || daemon.engine === null || daemon.stopping) return;
+    daemon.stopping = true;
+    host.disturbedAt = time.now;
+    const stopRuns = faultChance.hit(0.5);
+    trace(`${nameOf(host)} stops its daemon${stopRuns ? " and its runs" : ""}`);
+    void daemon.engine.stop({ drainMs: faultChance.hit(0.5) ? 0 : 30_000, stopRuns }).then(() => {
+      daemon.context.die();
+      if (host.daemon !== daemon) return;
+      host.machine.detach();
+      host.daemon = null;
+      host.time.after(faultChance.int(1_000, 2 * HOUR), () => startDaemon(host));
+    });
+  }
+
+  // --- what happens to the world -------------------------------------------------------------------------------------
+
+  function reboot(host: Host, powerCut: boolean): void {
+    trace(`${nameOf(host)} ${powerCut ? "loses power" : "is rebooted"}`);
+    host.daemon?.context.die();
+    host.daemon = null;
+    host.machine.detach();
+    host.machine.reboot(powerCut);
+    host.disturbedAt = time.now;
+    const bootMs = faultChance.int(20_000, 2 * HOUR);
+    host.time.after(bootMs, () => startDaemon(host));
+  }
+
+  const mishaps: readonly [everyMs: number, happen: (host: Host) => void][] = [
+    [36 * HOUR, (host) => {
+      const ms = faultChance.int(10_000, 9 * HOUR);
+      trace(`${nameOf(host)} sleeps for ${ms} ms`);
+      host.disturbedAt = time.now + ms;
+      host.time.suspend(ms);
+    }],
+    [96 * HOUR, (host) => {
+      const ms = faultChance.pick([HOUR, -HOUR, 5 * MINUTE, -5_000, 24 * HOUR]);
+      trace(`the clock of ${nameOf(host)} is set by ${ms} ms`);
+      host.disturbedAt = time.now;
+      host.time.step(ms);
+    }],
+    [160 * HOUR, (host) => reboot(host, faultChance.hit(0.5))],
+    [24 * HOUR, (host) => {
+      trace(`the spawner of ${nameOf(host)} dies`);
+      host.machine.killResident();
+    }],
+    [24 * HOUR, (host) => host.machine.stickResident(faultChance.int(1_000, 60_000))],
+    [30 * HOUR, (host) => {
+      const ms = faultChance.hit(0.5) ? faultChance.int(1_000, 20_000) : faultChance.int(MINUTE, 3 * HOUR);
+      trace(`${nameOf(host)} does nothing for ${ms} ms`);
+      host.disturbedAt = time.now + ms;
+      host.daemon?.context.stall(ms);
+    }],
+    [40 * HOUR, (host) => stopDaemon(host)],
+    [40 * HOUR, () => {
+      awayUntil = time.now + faultChance.int(500, 20 * MINUTE);
+      trace(`the store is away for ${awayUntil - time.now} ms`);
+      for (const host of hosts) host.disturbedAt = awayUntil;
+    }],
+    [80 * HOUR, (host) => {
+      const ms = faultChance.int(MINUTE, 3 * HOUR);
+      trace(`the disk of ${nameOf(host)} is full for ${ms} ms`);
+      host.machine.freeBytes = 1_000;
+      host.disturbedAt = time.now + ms;
+      time.at(time.now + ms, () => {
+        host.machine.freeBytes = 100 * simLimits.minFreeBytes;
+        host.disturbedAt = time.now;
+      });
+    }],
+  ];
+
+  /** Happens again and again after pauses of about that length. */
+  function haunt(everyMs: number, happen: () => void, from: Chance): void {
+    const again = () => {
+      if (calm) return;
+      happen();
+      time.at(time.now + from.int(everyMs / 5, everyMs * 1.8), again);
+    };
+    time.at(time.now + from.int(0, everyMs * 1.5), again);
+  }
+
+  // --- what people do ------------------------------------------------------------------------------------------------
+
+  const loopIds: string[] = [];
+  let names = 0;
+  let quiet = false;
+
+  function somePolicy(habit: string): LoopPolicy {
+    return loopPolicy.parse({
+      attempts: people.int(1, 3),
+      backoffMs: people.int(1_000, 5 * MINUTE),
+      timeoutMs: habit === "hang" || people.hit(0.3) ? people.int(10 * MINUTE, 4 * HOUR) : null,
+      idleTimeoutMs: people.hit(0.3) ? people.int(5 * MINUTE, HOUR) : null,
+      graceMs: people.pick([0, 1_000, 10_000]),
+      priority: people.int(-5, 5),
+      onLost: people.pick(["auto", "retry", "fail"] as const),
+      catchUp: people.pick(["latest", "all", "none"] as const),
+      catchUpLimit: people.int(1, 20),
+      overlap: people.pick(["skip", "queue", "allow", "cancel"] as const),
+      queueLimit: people.int(1, 5),
+      jitterMs: people.hit(0.3) ? people.int(1_000, 10 * MINUTE) : 0,
+      breaker: people.pick([0, 5, 20]),
+      onFinish: people.hit(0.1) ? "true" : null,
+      onFailure: people.hit(0.1) ? "true" : null,
+      expiresAfterRuns: people.hit(0.05) ? people.int(5, 50) : null,
+    });
+  }
+
+  function someSchedule(): Schedule {
+    const now = storeNow();
+    const zone = people.pick(["UTC", "Asia/Kolkata", "America/Phoenix"]);
+    const kind = people.next();
+    if (kind < 0.5) return { kind: "interval", everyMs: people.int(20, 600) * MINUTE, anchorAt: now };
+    if (kind < 0.85)
+      return {
+        kind: "cron",
+        zone,
+        expression: people.pick(["0 */2 * * *", "30 4 * * *", "*/45 * * * *", "15 9-17 * * 1-5", "0 0,12 * * *", "5 3 1,15 * *", "10/30 6 * * *"]),
+      };
+    if (kind < 0.95) return { kind: "dynamic", firstAt: now + MINUTE };
+    return { kind: "once", at: now + people.int(-HOUR, 48 * HOUR) };
+  }
+
+  /** A wish goes to the store directly, as one of the command line does; one that is refused is a wish, not a fault. */
+  async function wish<T>(what: string, work: (store: Store) => Promise<T>): Promise<T | null> {
+    try {
+      return await work(outside);
+    } catch (error) {
+      if (error instanceof AppError && error.kind !== "internal") return null;
+      fail({ invariant: "bug", what: `${what}: ${(error as Error).stack}` });
+      return null;
+    }
+  }
+
+  const outside = Object.fromEntries(
+    Object.entries(table as OperationTable).map(([noun, verbs]) => [
+      noun,
+      Object.fromEntries(
+        Object.entries(verbs).map(([verb, entry]) => {
+          const call = (memory.store as Record<string, Record<string, (input: unknown) => Promise<unknown>>>)[noun]?.[verb];
+          return [verb, (input: unknown) => callStore(`${noun}.${verb}`, entry, call as never, input, null)];
+        }),
+      ),
+    ]),
+  ) as unknown as Store;
+
+  async function addLoop(): Promise<void> {
+    const habit = people.pick(HABITS);
+    const host = people.pick(hosts);
+    const made = await wish("loops.add", (store) =>
+      store.loops.add({
+        draft: {
+          name: `loop ${names++}`,
+          schedule: someSchedule(),
+          target: targetOf(habit),
+          policy: somePolicy(habit),
+          hostPin: host.id,
+          managedBy: null,
+        },
+        limits: simLimits,
+      }),
+    );
+    if (made !== null) loopIds.push(made.id);
+  }
+
+  async function someRun(live: boolean): Promise<string | null> {
+    const page = await wish("runs.list", (store) =>
+      store.runs.list({ limit: 20, cursor: null, loopId: null, status: null, label: null, since: null }),
+    );
+    const found = (page?.items ?? []).filter((run) => (run.finishedAt === null) === live);
+    return found.length === 0 ? null : people.pick(found).id;
+  }
+
+  async function act(): Promise<void> {
+    if (quiet) return;
+    const loopId = loopIds.length === 0 ? null : people.pick(loopIds);
+    const what = people.next();
+    if (what < 0.2) {
+      const habit = people.pick(HABITS);
+      await wish("runs.add", (store) =>
+        store.runs.add({
+          kind: "command",
+          target: targetOf(habit),
+          policy: runPolicy.parse({ attempts: people.int(1, 3), timeoutMs: 4 * HOUR, backoffMs: 1_000 }),
+          originKind: "person",
+          originId: null,
+          idempotencyKey: people.hit(0.3) ? `key ${people.int(1, 50)}` : null,
+          parentRunId: null,
+          hostPin: people.pick(hosts).id,
+          limits: simLimits,
+        }),
+      );
+      return;
+    }
+    if (what < 0.3) {
+      const runId = await someRun(true);
+      if (runId !== null)
+        await wish("runs.cancel", (store) => store.runs.cancel({ runId, by: "person", reason: "not needed", limits: simLimits }));
+      return;
+    }
+    if (what < 0.35) {
+      const runId = await someRun(false);
+      if (runId !== null) await wish("runs.retry", (store) => store.runs.retry({ runId, by: "person", limits: simLimits }));
+      return;
+    }
+    if (what < 0.38 || loopId === null) return addLoop();
+    if (what < 0.5) {
+      await wish("loops.runNow", (store) => store.loops.runNow({ loopId, by: "person", parentRunId: null, limits: simLimits }));
+    } else if (what < 0.65) {
+      const habit = people.pick(HABITS);
+      const change = {
+        ...(people.hit(0.6) ? { schedule: someSchedule() } : {}),
+        ...(people.hit(0.5) ? { policy: somePolicy(habit) } : {}),
+      };
+      await wish("loops.edit", (store) => store.loops.edit({ loopId, change, limits: simLimits }));
+    } else if (what < 0.75) {
+      await wish("loops.pause", (store) => store.loops.pause({ loopId, reason: null, limits: simLimits }));
+    } else if (what < 0.92) {
+      await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
+    } else if (what < 0.95) {
+      await wish("loops.archive", (store) => store.loops.archive({ loopId, limits: simLimits }));
+    } else if (what < 0.98) {
+      await wish("loops.unarchive", (store) => store.loops.unarchive({ loopId, limits: simLimits }));
+    } else {
+      const gone = await wish("loops.remove", async (store) => {
+        await store.loops.remove({ loopId });
+        return true;
+      });
+      if (gone) loopIds.splice(loopIds.indexOf(loopId), 1);
+    }
+  }
+
+  // --- running it ----------------------------------------------------------------------------------------------------
+
+  const REST_MS = 10 * MINUTE;
+
+  function lookAround(): void {
+    for (const host of hosts) {
+      const undisturbed = time.now - host.disturbedAt;
+      if (host.daemon?.engine == null || host.daemon.stopping || host.time.suspended || undisturbed < REST_MS) continue;
+      if (time.now < awayUntil + REST_MS) continue;
+      checks.onRest(host.id, storeNow(), REST_MS - MINUTE);
+    }
+    time.at(time.now + 20 * MINUTE, lookAround);
+  }
+
+  async function runUntil(ms: number): Promise<void> {
+    while (broken === null && (await time.step(ms)));
+  }
+
+  return {
+    time,
+    store: outside,
+    checks,
+    get broken() {
+      return broken;
+    },
+    hosts,
+    get crashes() {
+      return crashes;
+    },
+    bugs,
+    runUntil,
+    async begin() {
+      for (const host of hosts) startDaemon(host);
+      await runUntil(2_000);
+      for (let i = 0; i < options.loops; i++) await addLoop();
+      haunt(5 * HOUR, () => void act(), people);
+      if (faults)
+        for (const host of hosts)
+          for (const [everyMs, happen] of mishaps) haunt(everyMs, () => happen(host), faultChance);
+      time.at(HOUR, lookAround);
+    },
+    async drain() {
+      quiet = true;
+      calm = true;
+      for (const host of hosts) host.machine.freeBytes = 100 * simLimits.minFreeBytes;
+      // What is down comes up by itself; whatever sleeps wakes.
+      await runUntil(time.now + 12 * HOUR);
+      for (const loopId of loopIds) {
+        await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
+        await wish("loops.unarchive", (store) => store.loops.unarchive({ loopId, limits: simLimits }));
+        await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
+        await wish("loops.edit", (store) =>
+          store.loops.edit({ loopId, change: { schedule: { kind: "once", at: storeNow() + 365 * 24 * HOUR } }, limits: simLimits }),
+        );
+      }
+      await runUntil(time.now + 10 * 24 * HOUR);
+      if (broken === null) checks.onDrained();
+      for (const host of hosts)
+        if (broken === null && host.machine.liveProcesses() > 0)
+          fail({ invariant: "I11", what: `${nameOf(host)} still has ${host.machine.liveAttempts().join(", ")}` });
+    },
+  };
+}
+
+const unreachableStore = () => new AppError("unreachable", "store_unreachable", "the store does not answer");
+
+const brief = (value: unknown): string => {
+  const text = JSON.stringify(value, (key, inner: unknown) => (key === "limits" || key === "run" ? undefined : inner)) ?? "";
+  return text.length > 300 ? `${text.slice(0, 300)}...` : text;
+};
+
+function stamp(ms: number): string {
+  const day = Math.floor(ms / (24 * HOUR));
+  return `${day}d ${new Date(ms % (24 * HOUR)).toISOString().slice(11, 23)}`;
+}
