@@ -8,4 +8,5 @@
 export const entries = [
   { source: "src/main.ts", output: "drover" },
   { source: "src/store/sqlite-writer.ts", output: "sqlite-writer" },
+  { source: "src/store/postgres-heartbeat.ts", output: "postgres-heartbeat" },
 ];

@@ -155,7 +155,8 @@ const NETWORK = new Set([
   "EPIPE",
 ]);
 
-const sqlState = (error: unknown): string | undefined => {
+/** The five characters that say what went wrong; undefined when it is no error of the server. */
+export const sqlState = (error: unknown): string | undefined => {
   const code = error instanceof Error ? (error as { readonly code?: unknown }).code : undefined;
   return typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) ? code : undefined;
 };

@@ -9,6 +9,7 @@ import { fromWire, isSqliteBusy, outcomeUnknown, storeUnreachable, toStoreError,
 import { migrate, migrationsOf, ownMigrations } from "./migrate.ts";
 import { StatementFailed, storeOf } from "./operation.ts";
 import type { Operation, OperationTable, StoreOf } from "./operation.ts";
+import { beatInto, newPulse, pulseOf } from "./pulse.ts";
 import type { Sql } from "./sql.ts";
 import { openSqlite, sqliteLibrary } from "./sqlite-adapters.ts";
 import type { Sqlite, SqliteLibrary } from "./sqlite-adapters.ts";
@@ -16,7 +17,7 @@ import { openConnection, SQLITE_LIMITS } from "./sqlite-connection.ts";
 import { runGroup } from "./sqlite-group.ts";
 import type { CutPoint } from "./sqlite-group.ts";
 import { BUSY_PAUSE_MS, runnerAt, runRead, runSync } from "./sqlite-run.ts";
-import { beatInto, newPulse, pulseOf, WRITER_LIMITS } from "./sqlite-thread.ts";
+import { WRITER_LIMITS } from "./sqlite-thread.ts";
 import type { FromWriter, ToWriter, WireAnswer, WriterData, WriterLimits } from "./sqlite-thread.ts";
 
 export interface SqliteOptions<Table extends OperationTable> {
