@@ -1,0 +1,98 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { describe, expect, test } from "vitest";
+import {
+  ATTEMPT_MARK,
+  bootId,
+  isAlive,
+  isSame,
+  marksIn,
+  openProcessTable,
+  orphans,
+  parseIdentity,
+  parseStat,
+} from "./processes.ts";
+
+const tail = "S 1 40 41 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0";
+
+describe("parseStat", () => {
+  test.each([
+    ["a plain name", `42 (sh) ${tail}`],
+    ["a name with a parenthesis", `42 (a) b (c)) ${tail}`],
+    ["a name with spaces and a newline", `42 (a\n) Z 1 2 3) ${tail}`],
+  ])("%s", (_name, line) => {
+    expect(parseStat(line)).toEqual({ pid: 42, parent: 1, group: 40, session: 41, state: "S", started: "777" });
+  });
+
+  test.each(["", "42", "42 (sh", "42 (sh) S 1", "x (sh) S 1 2"])("%j is no process", (line) => {
+    expect(parseStat(line)).toBeNull();
+  });
+
+  test("pids that signal everything are no identity", () => {
+    for (const pid of ["0", "1", "-1", ""]) expect(parseIdentity(pid)).toBeNull();
+    expect(parseIdentity(`1 (init) ${tail}`)).toBeNull();
+    expect(parseIdentity("42")).toEqual({ pid: 42, session: 42, started: null });
+  });
+});
+
+test("B-058 a reused pid and a zombie are not the process that was meant", () => {
+  const found = parseStat(`42 (sh) ${tail}`);
+  expect(isSame(found, { pid: 42, session: 42, started: "777" })).toBe(true);
+  expect(isSame(found, { pid: 42, session: 42, started: "778" })).toBe(false);
+  // Started within the same clock tick.
+  expect(isSame(found, { pid: 43, session: 42, started: "777" })).toBe(false);
+  expect(isAlive(parseStat(`42 (sh) ${tail.replace("S", "Z")}`))).toBe(false);
+});
+
+test("a mark is an entry of its own, not the end of another's name", () => {
+  expect(marksIn(Buffer.from("A=1\0DROVER_ATTEMPT_ID=att_1\0B=2\0"))).toEqual(["DROVER_ATTEMPT_ID=att_1"]);
+  expect(marksIn(Buffer.from("XDROVER_ATTEMPT_ID=att_1\0"))).toEqual([]);
+  expect(marksIn(Buffer.from("V=DROVER_ATTEMPT_ID=att_1\0DROVER_ERRAND_ID=e"))).toEqual(["DROVER_ERRAND_ID=e"]);
+});
+
+// Both backends on the one system: /proc is the truth, `ps` must agree with it.
+describe.each(["proc", "ps"] as const)("the process table by %s", (backend) => {
+  test("finds a marked process with its group and start, and sees that it is gone", async () => {
+    const id = `att_table_${backend}`;
+    const child = spawn("/bin/sleep", ["60"], { detached: true, env: { [ATTEMPT_MARK]: id }, stdio: "ignore" });
+    try {
+      await once(child, "spawn");
+      const pid = child.pid ?? 0;
+      const table = openProcessTable(backend);
+      const found = table.read(pid);
+      expect(found).toMatchObject({ pid, parent: process.pid, group: pid, session: pid });
+      expect(orphans(id, table)).toEqual([{ pid, pidStarted: found?.started, attemptId: id }]);
+      expect(orphans("att_table_other", table)).toEqual([]);
+      expect((await table.look(null)).snapshot.byPid.get(pid)?.started).toBe(found?.started);
+      child.kill("SIGKILL");
+      await once(child, "exit");
+      expect(table.read(pid)).toBeNull();
+    } finally {
+      child.kill("SIGKILL");
+    }
+  });
+});
+
+test("a look since a tree's beginning finds all of it, and says whether the list was quiet", async () => {
+  const table = openProcessTable("proc");
+  const forks = table.forks() ?? 0;
+  const child = spawn("/bin/sh", ["-c", "sleep 60 & sleep 60 & echo ready; wait"], {
+    detached: true,
+    env: { [ATTEMPT_MARK]: "att_since" },
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  try {
+    await once(child.stdout, "data");
+    const pid = child.pid ?? 0;
+    const { snapshot } = await table.look({ pid, forks });
+    expect(snapshot.bySession.get(pid)).toHaveLength(3);
+    expect(snapshot.byMark.get(`${ATTEMPT_MARK}=att_since`)).toHaveLength(3);
+    expect(snapshot.all.length).toBeLessThan(table.snapshot().all.length);
+  } finally {
+    process.kill(-(child.pid ?? Number.NaN), "SIGKILL");
+  }
+});
+
+test("this boot has a name", () => {
+  expect(bootId()).toMatch(/^[0-9a-f-]{36}$/);
+});
