@@ -4,7 +4,7 @@ import { entries } from "./scripts/entries.mjs";
 export default {
   entry: [
     ...entries.map(({ source }) => source),
-    "scripts/{build,check,install,nodes,test,quickstart}.mjs",
+    "scripts/*.mjs",
     "src/**/*.{test,contract}.ts",
     "test/**/*.test.ts",
     "test/setup-*.ts",
