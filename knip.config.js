@@ -8,6 +8,9 @@ export default {
     "src/**/*.{test,contract}.ts",
     "test/**/*.test.ts",
     "test/setup-*.ts",
+    // Built by their path, in tests and scripts.
+    "test/sim/cli.ts",
+    "test/store/writer.ts",
     "bench/*.{mjs,ts}",
   ],
   project: ["src/**/*.ts", "test/**/*.ts", "scripts/**/*.mjs", "bench/**/*.{mjs,ts}"],
