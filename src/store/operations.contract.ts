@@ -1,12 +1,12 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { defaultLimits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
 import type { Store } from "../core/ports.ts";
 import type { Outcome } from "../core/run.ts";
 import type { Schedule } from "../core/schedule.ts";
 import type { CommandTarget } from "../core/target.ts";
-import { asStore, operations } from "./operations.ts";
-import { openMemoryStore } from "./sqlite.ts";
+import { forEachStore, type OpenTestStore } from "./contract.ts";
+import { asStore, type operations } from "./operations.ts";
 
 const limits = defaultLimits;
 const target: CommandTarget = {
@@ -48,10 +48,11 @@ interface Stage {
 
 const T0 = Date.UTC(2026, 0, 1);
 
-async function openStage(): Promise<Stage> {
-  let now = T0;
-  const handle = openMemoryStore({ table: operations, clock: { now: () => now } });
-  const store = asStore(handle.store);
+/** A stage over one kind of store. The clock is the test's, so instants count from `T0` on every store. */
+async function openStage(open: OpenTestStore<typeof operations>): Promise<Stage> {
+  const { store: ported, clock } = await open();
+  const store = asStore(ported);
+  clock.set(T0);
   const hostId = "host_00000000000000000000000001";
   await store.hosts.join({
     hostId,
@@ -63,7 +64,7 @@ async function openStage(): Promise<Stage> {
     commandCap: 256,
     agentCap: 2,
   });
-  return { store, hostId, now: () => now, setNow: (at) => void (now = at) };
+  return { store, hostId, now: clock.now, setNow: clock.set };
 }
 
 const addLoop = (
@@ -101,9 +102,9 @@ async function work(stage: Stage, outcome: Outcome = ended()): Promise<number> {
   return mine.length;
 }
 
-describe("loops and slots", () => {
+forEachStore("loops and slots", (open) => {
   test("an interval loop fires at creation plus its period, and every slot ends in one word", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const loop = await addLoop(stage, every(60_000));
     expect(loop.nextAt).toBe(T0 + 60_000);
     expect(await plan(stage)).toMatchObject({ loops: 0, wakeAt: T0 + 60_000 });
@@ -118,7 +119,7 @@ describe("loops and slots", () => {
   });
 
   test("B-048 sleep over three slots: latest runs once and coalesces two, none records three missed, all runs each in turn", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const latest = await addLoop(stage, every(600_000), { catchUp: "latest" }, "latest");
     const none = await addLoop(stage, every(600_000), { catchUp: "none" }, "none");
     const each = await addLoop(stage, every(600_000), { catchUp: "all", catchUpLimit: 2 }, "all");
@@ -133,7 +134,7 @@ describe("loops and slots", () => {
   });
 
   test("overlap: skip joins neighbours, queue waits its turn and is bounded, cancel supersedes, allow runs beside", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const skip = await addLoop(stage, every(10_000), { overlap: "skip" }, "skip");
     const queue = await addLoop(stage, every(10_000), { overlap: "queue", queueLimit: 1 }, "queue");
     const cancel = await addLoop(stage, every(10_000), { overlap: "cancel" }, "cancel");
@@ -173,7 +174,7 @@ describe("loops and slots", () => {
   });
 
   test("a paused loop records what passed as skipped, an edit records it as missed, and neither starts past work", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const paused = await addLoop(stage, every(60_000), {}, "paused");
     const edited = await addLoop(stage, every(60_000), {}, "edited");
     await stage.store.loops.pause({ loopId: paused.id, reason: "lunch", limits });
@@ -188,7 +189,7 @@ describe("loops and slots", () => {
   });
 
   test("the breaker pauses after equal failures, and resuming begins a fresh streak", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const loop = await addLoop(stage, every(10_000), { breaker: 3 });
     for (let i = 1; i <= 3; i++) {
       stage.setNow(T0 + i * 10_000);
@@ -209,7 +210,7 @@ describe("loops and slots", () => {
   });
 
   test("a once loop in the past fires at once and finishes; a dynamic one goes on when its run says", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const once = await addLoop(stage, { kind: "once", at: T0 - 86_400_000 }, { catchUp: "none" }, "once");
     const dynamic = await addLoop(stage, { kind: "dynamic", firstAt: T0 + 5_000 }, {}, "dynamic");
     await plan(stage);
@@ -224,7 +225,7 @@ describe("loops and slots", () => {
   });
 
   test("expiry by successes and by time", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const successes = await addLoop(stage, every(10_000), { expiresAfterRuns: 2 }, "successes");
     const time = await addLoop(stage, every(10_000), { expiresAt: T0 + 25_000 }, "time");
     for (const at of [10_000, 20_000, 30_000]) {
@@ -238,7 +239,7 @@ describe("loops and slots", () => {
   });
 
   test("run now: the due slot first, then a try that waits, else beside the schedule; a busy skip loop says so", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const loop = await addLoop(stage, every(60_000), { attempts: 2 });
     const now = () => stage.store.loops.runNow({ loopId: loop.id, by: "person", parentRunId: null, limits });
     expect(await now()).toMatchObject({ source: "ad_hoc", skipped: null });
@@ -254,7 +255,7 @@ describe("loops and slots", () => {
   });
 });
 
-describe("attempts under tokens", () => {
+forEachStore("attempts under tokens", (open) => {
   const draft = (stage: Stage) => ({
     kind: "command" as const,
     target,
@@ -268,7 +269,7 @@ describe("attempts under tokens", () => {
   });
 
   test("a settled attempt answers a repeat from its receipt, and other evidence is an event", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const { run } = await stage.store.runs.add(draft(stage));
     const [one] = (await pass(stage)).mine;
     if (one === undefined) throw new Error("granted");
@@ -289,7 +290,7 @@ describe("attempts under tokens", () => {
   });
 
   test("B-062 an adopted attempt refuses the old token everywhere", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     await stage.store.runs.add(draft(stage));
     const [one] = (await pass(stage)).mine;
     if (one === undefined) throw new Error("granted");
@@ -317,7 +318,7 @@ describe("attempts under tokens", () => {
   });
 
   test("what never started goes back uncounted, and twenty in a row are a crash loop", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const { run } = await stage.store.runs.add(draft(stage));
     const never = ended({ kind: "never_started", class: "spawn", exitStatus: null, startedAt: null });
     for (let i = 1; i <= 20; i++) {
@@ -339,7 +340,7 @@ describe("attempts under tokens", () => {
   });
 
   test("a failed try waits for its pause, then tries again up to its limit", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const { run } = await stage.store.runs.add(draft(stage));
     await work(stage, failed);
     const waiting = await stage.store.runs.get({ runId: run.id });
@@ -359,7 +360,7 @@ describe("attempts under tokens", () => {
   });
 
   test("a host cap of one lets one in, says why the other waits, and the claim goes with the attempt", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     await stage.store.admission.setLimit({ resource: `host:${stage.hostId}:command`, limit: 1 });
     await stage.store.runs.add(draft(stage));
     stage.setNow(stage.now() + 1);
@@ -383,7 +384,7 @@ describe("attempts under tokens", () => {
   });
 
   test("cancel ends at once what has not started, and asks the host of what has", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const idle = await stage.store.runs.add(draft(stage));
     expect(await stage.store.runs.cancel({ runId: idle.run.id, by: "person", reason: "no need", limits })).toBe(
       "cancelled",
@@ -418,7 +419,7 @@ describe("attempts under tokens", () => {
   });
 
   test("ids answer to prefixes, suffixes and names", async () => {
-    const stage = await openStage();
+    const stage = await openStage(open);
     const loop = await addLoop(stage, every(60_000), {}, "nightly");
     const { run } = await stage.store.runs.add(draft(stage));
     const find = async (kind: "loop" | "run", ref: string) =>
