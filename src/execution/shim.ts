@@ -32,7 +32,8 @@ case $DROVER_X_G in -) ;; *) echo 0 >|"$DROVER_X_G/cgroup.procs" || DROVER_X_G=-
 if [ "$DROVER_X_O" = pipe ]; then ${mkfifo} "$DROVER_X_D/out.pipe" "$DROVER_X_D/err.pipe" || exit 125; fi
 : >"$DROVER_X_D/run" || exit 125
 # For append: a plain descriptor would overwrite what another one appended.
-exec 3>>"$DROVER_X_D/run"; set +C
+exec 3>>"$DROVER_X_D/run" || exit 125
+set +C
 echo go >&3 || exit 125
 [ "$DROVER_X_G" = - ] || echo "group $DROVER_X_G" >&3
 [ "$DROVER_X_R" = - ] || echo "reaper $DROVER_X_R" >&3
@@ -50,7 +51,7 @@ fi
   case $1 in */*) [ -f "$1" ] && [ -x "$1" ];; *) command -v "$1" >/dev/null;; esac || {
     trap - EXIT; case $1 in */*) [ -e "$1" ] && { echo noexec >&3; exit 126; };; esac; echo nocmd >&3; exit 127; }
   ${command}
-  exec <"$DROVER_X_I" >>"$DROVER_X_1" 2>>"$DROVER_X_2"
+  exec <"$DROVER_X_I" >>"$DROVER_X_1" 2>>"$DROVER_X_2" || exit 126
   umask "$DROVER_X_M"
   exec "$@" 3>&- 4>&- 5>&- )
 DROVER_X_S=$?; ${uptime}; echo "exit $DROVER_X_S $DROVER_X_T" >&3
