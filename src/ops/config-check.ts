@@ -15,7 +15,11 @@ export const operation = defineOperation({
       object({ level: oneOf(["error", "warning"]), line: nullable(integer), key: nullable(string), message: string }),
     ),
   }),
-  cli: { examples: ["config check"], notes: ["Ends with 1 when there is an error; unknown settings are warnings."] },
+  cli: {
+    exit: (answer: { readonly ok: boolean }) => (answer.ok ? 0 : 1),
+    examples: ["config check"],
+    notes: ["Ends with 1 when there is an error; unknown settings are warnings."],
+  },
   async run({ places }) {
     const text = readConfigFile(places);
     const { problems } = await readSettings(process.env, places, text);

@@ -13,7 +13,10 @@ export const operation = defineOperation({
       object({ check: string, level: oneOf(["ok", "warning", "problem"]), message: string, hint: nullable(string) }),
     ),
   }),
-  cli: { examples: ["doctor", "doctor --json"] },
+  cli: {
+    exit: (answer: { readonly ok: boolean }) => (answer.ok ? 0 : 1),
+    examples: ["doctor", "doctor --json"],
+  },
   async run(context, input) {
     const findings = await context.inspect(input.fix);
     return { ok: findings.every((finding) => finding.level === "ok"), findings };

@@ -185,6 +185,7 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
 
 async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
   const now = context.clock.now();
+  const { mode } = await context.daemon();
   const newest = (await context.store.slots.list({ loopId: loop.id, limit: 1, cursor: null })).items[0] ?? null;
   const sentence = (): string => {
     if (loop.archivedAt !== null) return "It is archived: it starts nothing until `drover loop unarchive`.";
@@ -196,7 +197,7 @@ async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
       case "finished":
         return "Its one slot is over: it starts nothing more.";
       case "active":
-        if (context.daemon.mode !== "full") return "It is active, but no daemon fires it: drover up.";
+        if (mode !== "full") return "It is active, but no daemon fires it: drover up.";
         return loop.nextAt === null
           ? "It is active and waits for its run to say when the next one is."
           : `It is active and fires next ${inTime(loop.nextAt, now)}.`;
@@ -233,6 +234,7 @@ async function whySlot(context: StoreContext, loop: LoopRecord, time: string): P
     facts,
   });
   if (slot === null) {
+    const { mode } = await context.daemon();
     const next = loop.schedule.kind === "dynamic" ? loop.nextAt : nextInstant(loop.schedule, from - 1);
     const due = next !== null && next <= until;
     if (due && next > loop.plannedUntil) {
@@ -240,7 +242,7 @@ async function whySlot(context: StoreContext, loop: LoopRecord, time: string): P
       return answer(
         next > now
           ? `It is due ${inTime(next, now)}${fires ? "" : `, but the loop is ${loop.archivedAt === null ? loop.status : "archived"}`}.`
-          : `It was due ${inTime(next, now)} and is not recorded yet: ${context.daemon.mode === "full" ? (fires ? "the daemon is about to" : `the loop is ${loop.status}, it is recorded when that ends`) : "no daemon is running"}.`,
+          : `It was due ${inTime(next, now)} and is not recorded yet: ${mode === "full" ? (fires ? "the daemon is about to" : `the loop is ${loop.status}, it is recorded when that ends`) : "no daemon is running"}.`,
         { at: iso(next) },
       );
     }

@@ -45,6 +45,6 @@ export async function answerLoop(context: StoreContext, loop: LoopRecord): Promi
   return {
     ...toLoopDocument(loop),
     upcoming: expiresAt === null ? next : next.filter((one) => Date.parse(one.at) < expiresAt),
-    warnings: fires ? notFiring(context.daemon) : [],
+    warnings: fires ? notFiring(await context.daemon()) : [],
   };
 }

@@ -45,10 +45,11 @@ export interface StoreContext extends Surroundings {
   readonly store: Store;
   readonly hostId: string;
   readonly caller: Caller;
-  readonly daemon: DaemonView;
+  /** The daemon of this host, as it is now. */
+  daemon(): Promise<DaemonView>;
   readonly output: OutputFiles;
   /** The file that a command's name means on this host; null when there is none. */
-  findProgram(name: string, cwd: string, path: string | undefined): string | null;
+  findProgram(name: string, cwd: string, path: string | undefined): Promise<string | null>;
   /** Whether a folder is there. */
   isFolder(path: string): boolean;
 }
@@ -146,6 +147,10 @@ export interface CommandLine {
   readonly waits?: { readonly unless?: string; readonly when?: string };
   /** Inputs that only the command line uses: they do not travel to the daemon. */
   readonly own?: readonly string[];
+  /** The answer is text that comes in pieces: on the command line it is always printed as it comes. */
+  readonly pieces?: boolean;
+  /** The exit status that an answer means, where it is not 0. */
+  readonly exit?: (answer: never) => number;
 }
 
 export interface Operation<W extends Where = Where, F extends Fields = Fields, Out = unknown> {

@@ -69,6 +69,7 @@ export const operation = defineOperation({
   }),
   cli: {
     positionals: ["run"],
+    pieces: true,
     examples: ["logs run_01k2", "logs 8x2mq1 -f --stderr", "logs 8x2mq1 --tail 20 --attempt 1"],
   },
   async run(context, given) {

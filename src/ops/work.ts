@@ -205,7 +205,7 @@ export async function makeTarget(context: StoreContext, input: TargetInput, befo
         hint: "Make the folder first, or name another with --cwd.",
       },
     );
-  if (!target.shell && context.findProgram(target.argv[0], target.cwd, target.env["PATH"]) === null)
+  if (!target.shell && (await context.findProgram(target.argv[0], target.cwd, target.env["PATH"])) === null)
     throw new AppError("not_found", "command_not_found", `the command ${JSON.stringify(target.argv[0])} is not found`, {
       path: "command",
       hint: "Check its spelling and PATH, give its full path, or use --shell for a shell's own command.",

@@ -1,0 +1,303 @@
+/** The command line: words to an operation, its answer to a person or a script, its error to an exit status. It knows no operation by name. */
+import { AppError, BrokenAssert, type ErrorKind } from "../core/errors.ts";
+import { findEntry, operations, type Entry } from "../ops/index.ts";
+import type { RunTreeDocument } from "../ops/documents.ts";
+import type { AnyOperation } from "../ops/operation.ts";
+import { perform, performFollow } from "../ops/perform.ts";
+import type { World } from "../ops/world.ts";
+import { nearest, parseArguments, requireGiven } from "./arguments.ts";
+import { openScreen, type Screen } from "./screen.ts";
+import { inertLine } from "./text.ts";
+import { put, RUN_EXIT, type Waited, waitForRun } from "./wait.ts";
+
+/** The one table from an error's kind to the exit status. */
+export const EXIT: { readonly [K in ErrorKind]: number } = {
+  invalid: 2,
+  not_found: 3,
+  conflict: 4,
+  unreachable: 5,
+  unauthorised: 6,
+  internal: 70,
+};
+
+export interface CommandWorld extends World {
+  /** Keeps a fault of our own for whoever mends it. */
+  recordFault(error: unknown): { readonly id: string; readonly file: string };
+}
+
+/** Commands of parts that do not exist yet; each is refused by name. */
+const LATER: { readonly [word: string]: string } = {
+  workflow: "workflows",
+  template: "workflows",
+  event: "inbound events",
+  route: "routes",
+  queue: "work items",
+  import: "imports",
+  account: "accounts",
+  pool: "pools",
+  agent: "agents",
+  approve: "approvals",
+  reject: "approvals",
+  apply: "declarative files",
+  daemon: "service installation",
+  backup: "backups",
+  restore: "backups",
+  export: "export",
+  gc: "retention by hand",
+  worktree: "worktrees",
+};
+
+/** Runs one command line to its end; answers the exit status. Everything it prints is for that one command. */
+export async function runCommandLine(argv: readonly string[], world: CommandWorld): Promise<number> {
+  const screen = openScreen(world.env, world.clock.now());
+  const end = argv.indexOf("--");
+  const json = (end === -1 ? argv : argv.slice(0, end)).includes("--json");
+  let broken = false;
+  for (const stream of [process.stdout, process.stderr])
+    stream.on("error", () => {
+      broken = true; // nobody reads any more: there is nobody to tell
+      stream.destroy();
+    });
+  try {
+    return await dispatch(argv, world, screen, () => broken);
+  } catch (error) {
+    return report(error, world, json);
+  }
+}
+
+/** The one catch: an error becomes a line or a document, and a status. */
+function report(error: unknown, world: CommandWorld, json: boolean): number {
+  let known = error instanceof AppError ? error : null;
+  if (known === null) {
+    const { id, file } = world.recordFault(error);
+    const what = error instanceof BrokenAssert ? "a promise of drover's own was broken" : "a fault of drover's own";
+    known = new AppError("internal", "internal", `${what} (${id})`, {
+      hint: `It is kept in ${file}; please report it.`,
+    });
+  }
+  const { code, message, hint, path, kind } = known;
+  if (json) {
+    const document = {
+      error: { code, message, ...(hint === undefined ? {} : { hint }), ...(path === undefined ? {} : { path }) },
+    };
+    process.stderr.write(`${JSON.stringify(document)}\n`);
+  } else {
+    const place = path === undefined || path === "" || message.includes(path) ? "" : ` [${path}]`;
+    process.stderr.write(`${inertLine(`drover: ${message}${place}${hint === undefined ? "" : `. ${hint}`}`)}\n`);
+  }
+  return EXIT[kind];
+}
+
+async function dispatch(
+  argv: readonly string[],
+  world: CommandWorld,
+  screen: Screen,
+  isBroken: () => boolean,
+): Promise<number> {
+  const { entry, rest } = await findCommand(argv);
+  if (entry === null) return rest;
+  const { operation } = await entry.load();
+  const ownWords = rest.indexOf("--") === -1 ? rest : rest.slice(0, rest.indexOf("--"));
+  if (ownWords.includes("--help") || ownWords.includes("-h")) {
+    const { commandHelp } = await import("./help.ts");
+    await put(process.stdout, commandHelp(operation));
+    return 0;
+  }
+  const { input: given, json } = parseArguments(operation, rest, world.cwd);
+  requireGiven(operation, given);
+  const input =
+    "cwd" in operation.input && given["cwd"] === undefined && operation.input["cwd"]?.fallback !== null
+      ? { ...given, cwd: world.cwd }
+      : given;
+
+  const interrupts = watchInterrupts();
+  const streams = operation.follow !== null && (input["follow"] === true || (operation.cli.pieces === true && !json));
+  if (streams) return stream(operation, input, world, screen, json, interrupts, isBroken);
+
+  const answer = await perform(world, operation, withoutOwn(operation, input));
+  const { waits, exit } = operation.cli;
+  const waiting =
+    waits !== undefined &&
+    (waits.when === undefined || input[waits.when] === true) &&
+    (waits.unless === undefined || input[waits.unless] !== true);
+  const run = waiting ? runOf(answer) : null;
+  if (run === null) {
+    await print(operation, answer, screen, json);
+    return exit === undefined ? 0 : exit(answer as never);
+  }
+
+  const starts = operation.start;
+  const waited = await follow(run, world, screen, json, interrupts, {
+    starts,
+    limitMs: starts ? waitLimit(input["waitLimitMs"]) : null,
+  });
+  const full = "steps" in (answer as object) ? waited.run : { ...(answer as object), run: waited.run };
+  if (json) await put(process.stdout, `${JSON.stringify(full)}\n`);
+  else if (!starts) await print(operation, full, screen, false);
+  else summarise(waited, screen);
+  return starts ? waited.exit : 0;
+}
+
+/** Finds the operation that the first words name. Prints help where there is none to run; then `entry` is null and `rest` the status. */
+async function findCommand(
+  argv: readonly string[],
+): Promise<
+  { readonly entry: Entry; readonly rest: readonly string[] } | { readonly entry: null; readonly rest: number }
+> {
+  // `drover --json runs` is understood too.
+  const leading = argv.findIndex((word) => word !== "--json");
+  const before = leading === -1 ? argv : argv.slice(0, leading);
+  const after = leading === -1 ? [] : argv.slice(leading);
+  const [first, second] = after;
+  if (first === undefined || first === "--help" || first === "-h" || first === "help") {
+    const { overview } = await import("./help.ts");
+    await put(process.stdout, overview(operations));
+    return { entry: null, rest: 0 };
+  }
+  const two = second === undefined ? undefined : findEntry(`${first}.${second}`);
+  if (two !== undefined && two.hidden !== true) return { entry: two, rest: [...before, ...after.slice(2)] };
+  const single = findEntry(first);
+  if (single !== undefined) return { entry: single, rest: [...before, ...after.slice(1)] };
+  const { groupHelp } = await import("./help.ts");
+  const group = groupHelp(operations, first);
+  if (group !== null) {
+    if (second === "--help" || second === "-h") {
+      await put(process.stdout, group);
+      return { entry: null, rest: 0 };
+    }
+    const verbs = operations
+      .filter((entry) => entry.name.startsWith(`${first}.`))
+      .map((entry) => entry.name.slice(first.length + 1));
+    const near = second === undefined ? null : nearest(second, verbs);
+    throw new AppError(
+      "invalid",
+      "unknown_command",
+      second === undefined || second.startsWith("-")
+        ? `\`drover ${first}\` needs a command`
+        : `there is no command \`drover ${first} ${second}\``,
+      { hint: near === null ? `Commands: ${verbs.join(", ")}.` : `Did you mean \`drover ${first} ${near}\`?` },
+    );
+  }
+  const part = Object.hasOwn(LATER, first) ? LATER[first] : undefined;
+  if (part !== undefined)
+    throw new AppError(
+      "invalid",
+      "not_available",
+      `\`drover ${first}\` needs ${part}, which this version does not have`,
+      {
+        hint: "`drover --help` lists what there is.",
+      },
+    );
+  const names = operations.filter((entry) => entry.hidden !== true).map((entry) => entry.name.replaceAll(".", " "));
+  const near =
+    nearest([first, second].filter((word) => word !== undefined && !word.startsWith("-")).join(" "), names) ??
+    nearest(first, names);
+  throw new AppError(
+    "invalid",
+    first.startsWith("-") ? "unknown_flag" : "unknown_command",
+    first.startsWith("-")
+      ? `there is no flag ${JSON.stringify(first)} before a command`
+      : `there is no command \`drover ${first}\``,
+    { hint: near === null ? "`drover --help` lists all commands." : `Did you mean \`drover ${near}\`?` },
+  );
+}
+
+const withoutOwn = (operation: AnyOperation, input: { readonly [key: string]: unknown }) =>
+  Object.fromEntries(Object.entries(input).filter(([key]) => operation.cli.own?.includes(key) !== true));
+
+/** The run in an answer: the answer itself, or its `run`. */
+function runOf(answer: unknown): RunTreeDocument | null {
+  const holder = answer as { readonly steps?: unknown; readonly run?: RunTreeDocument | null };
+  return holder.steps === undefined ? (holder.run ?? null) : (answer as RunTreeDocument);
+}
+
+const waitLimit = (given: unknown): number =>
+  typeof given === "number" ? given : process.stdin.isTTY && process.stdout.isTTY ? Number.POSITIVE_INFINITY : 0;
+
+async function print(operation: AnyOperation, answer: unknown, screen: Screen, json: boolean): Promise<void> {
+  if (json) return put(process.stdout, `${JSON.stringify(answer)}\n`);
+  const { views } = await import("./views/index.ts");
+  const view = await views[operation.name]?.();
+  await put(
+    process.stdout,
+    view === undefined ? `${JSON.stringify(answer, null, 2)}\n` : view(answer as never, screen),
+  );
+}
+
+/** Prints items as they come. Errors before the first item are errors of the command. */
+async function stream(
+  operation: AnyOperation,
+  input: unknown,
+  world: World,
+  screen: Screen,
+  json: boolean,
+  interrupts: Interrupts,
+  isBroken: () => boolean,
+): Promise<number> {
+  const { eventLine } = json || operation.cli.pieces === true ? { eventLine: null } : await import("./views/runs.ts");
+  for await (const item of performFollow(world, operation, input, interrupts.first)) {
+    const text = json
+      ? `${JSON.stringify(item)}\n`
+      : eventLine === null
+        ? (item as { text: string }).text
+        : eventLine(item as never, screen);
+    await put(process.stdout, text);
+    if (isBroken()) return 0;
+  }
+  return interrupts.first.aborted ? RUN_EXIT.interrupted : 0;
+}
+
+async function follow(
+  run: RunTreeDocument,
+  world: World,
+  screen: Screen,
+  json: boolean,
+  interrupts: Interrupts,
+  { starts, limitMs }: { readonly starts: boolean; readonly limitMs: number | null },
+): Promise<Waited> {
+  const cancel = async (): Promise<void> => {
+    const entry = findEntry("cancel");
+    if (entry === undefined) return;
+    const { operation } = await entry.load();
+    await perform(world, operation, { run: run.id, reason: "interrupted (Ctrl-C)" });
+  };
+  // A cancelled run whose processes live needs a daemon that ends them.
+  if (!starts && run.finishedAt === null && "absent" in (await world.askDaemon()))
+    await world.startDaemon("until_idle");
+  return waitForRun(world, screen, {
+    runId: run.id,
+    limitMs,
+    prints: starts && !json,
+    interrupted: starts ? interrupts.first : new AbortController().signal,
+    cancel,
+    say: (line) => process.stderr.write(`${inertLine(line)}\n`),
+  });
+}
+
+/** How a run ended, on standard error, where a person looks or something went wrong. */
+function summarise({ run, exit }: Waited, screen: Screen): void {
+  if (run.finishedAt === null || (exit === 0 && !screen.redraws)) return;
+  const took =
+    run.durationMs === null
+      ? ""
+      : ` after ${run.durationMs < 1_000 ? `${run.durationMs}ms` : `${Math.floor(run.durationMs / 100) / 10}s`}`;
+  const why = run.error === null ? (run.reason === null ? "" : `: ${run.reason}`) : `: ${run.error.message}`;
+  const paint = exit === 0 ? screen.good : screen.bad;
+  const drawn = screen.redraws ? paint(run.status) : run.status;
+  process.stderr.write(`${run.id} ${drawn}${inertLine(`${took}${why}`)}\n`);
+}
+
+interface Interrupts {
+  /** Aborted by the first Ctrl-C. */
+  readonly first: AbortSignal;
+}
+
+/** The first Ctrl-C is a request, the second leaves at once. */
+function watchInterrupts(): Interrupts {
+  const first = new AbortController();
+  process.on("SIGINT", () => {
+    if (first.signal.aborted) process.exit(RUN_EXIT.interrupted);
+    first.abort();
+  });
+  return { first: first.signal };
+}

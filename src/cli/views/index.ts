@@ -1,0 +1,42 @@
+/** Which view shows an operation's answer to people, each loaded when it is needed. An operation without one is shown as JSON. */
+import type { Screen } from "../screen.ts";
+
+/** Foreign text in it has been made inert. */
+export type View = (answer: never, screen: Screen) => string;
+
+const loops = () => import("./loops.ts");
+const runs = () => import("./runs.ts");
+const daemon = () => import("./daemon.ts");
+
+export const views: { readonly [operation: string]: () => Promise<View> } = {
+  up: async () => (await daemon()).up,
+  down: async () => (await daemon()).down,
+  status: async () => (await daemon()).statusPage,
+  doctor: async () => (await daemon()).findings,
+  "loop.add": async () => (await loops()).loopCard,
+  "loop.ls": async () => (await loops()).loopTable,
+  "loop.show": async () => (await loops()).loopPage,
+  "loop.slots": async () => (await loops()).slotTable,
+  "loop.run": async () => (await runs()).loopStarted,
+  "loop.edit": async () => (await loops()).loopCard,
+  "loop.pause": async () => (await loops()).loopCard,
+  "loop.resume": async () => (await loops()).loopCard,
+  "loop.rename": async () => (await loops()).loopCard,
+  "loop.archive": async () => (await loops()).loopCard,
+  "loop.unarchive": async () => (await loops()).loopCard,
+  "loop.rm": async () => (await loops()).removed,
+  "schedule.next": async () => (await loops()).instants,
+  "schedule.explain": async () => (await loops()).explained,
+  run: async () => (await runs()).runStarted,
+  runs: async () => (await runs()).runTable,
+  show: async () => (await runs()).runPage,
+  retry: async () => (await runs()).runStarted,
+  cancel: async () => (await runs()).cancelled,
+  why: async () => (await runs()).why,
+  events: async () => (await runs()).eventList,
+  "limit.ls": async () => (await daemon()).limits,
+  "config.path": async () => (await daemon()).places,
+  "config.show": async () => (await daemon()).settings,
+  "config.check": async () => (await daemon()).problems,
+  version: async () => (await daemon()).version,
+};

@@ -1,0 +1,165 @@
+/** Runs for people. */
+import { describeSize } from "../../core/size.ts";
+import type { EventDocument, RunDocument, RunTreeDocument } from "../../ops/documents.ts";
+import type { Screen } from "../screen.ts";
+import { inertLine, inertText, table } from "../text.ts";
+import { command, distance, duration, facts, painted, short, status, time } from "./words.ts";
+
+export function runTable(
+  { items, next }: { readonly items: readonly RunDocument[]; readonly next: string | null },
+  screen: Screen,
+): string {
+  if (items.length === 0) return screen.columns === null ? "" : "no runs: drover run -- COMMAND\n";
+  return (
+    table(
+      [
+        { title: "RUN" },
+        { title: "STATUS" },
+        { title: "LOOP", elastic: true },
+        { title: "QUEUED" },
+        { title: "TOOK", right: true },
+        { title: "EXIT", right: true },
+        { title: "REASON", elastic: true },
+        { title: "COMMAND", elastic: true },
+      ],
+      items.map((run) => [
+        screen.columns === null ? run.id : short(run.id),
+        status(run.status, screen),
+        run.loop ?? "-",
+        screen.columns === null ? run.createdAt : distance(run.createdAt, screen),
+        duration(run.durationMs),
+        run.exitCode === null ? "-" : String(run.exitCode),
+        run.reason ?? run.error?.class ?? "-",
+        command(run.target),
+      ]),
+      screen,
+    ) + (next === null || screen.columns === null ? "" : screen.dim(`more: --cursor ${next}\n`))
+  );
+}
+
+const ORIGINS: { readonly [origin: string]: string } = {
+  slot: "a slot that was due",
+  ad_hoc: "a loop started by hand",
+  person: "a person",
+  api: "a program",
+  run: "another run",
+  work_item: "a work item",
+  retry: "a retry",
+};
+
+export function runPage(run: RunTreeDocument, screen: Screen): string {
+  const head = `${screen.bold(run.id)}  ${painted(status(run.status, screen))}${run.reason === null ? "" : `  ${inertLine(run.reason)}`}\n`;
+  const attempts = run.steps.flatMap((step) => step.attempts.map((attempt) => ({ step, attempt })));
+  const newest = attempts.at(-1)?.attempt ?? null;
+  const { cwd } = run.target as { cwd?: string };
+  return (
+    head +
+    facts(
+      [
+        ["runs", inertLine(command(run.target))],
+        ["in", inertLine(cwd ?? "")],
+        [
+          "from",
+          `${ORIGINS[run.origin] ?? run.origin}${run.loop === null ? "" : ` (${inertLine(run.loop)}${run.slotAt === null ? "" : `, ${time(run.slotAt)}`})`}${run.retryOf === null ? "" : ` of ${short(run.retryOf)}`}${run.parentRunId === null ? "" : ` (${short(run.parentRunId)})`}`,
+        ],
+        ["queued", time(run.createdAt)],
+        ["started", run.startedAt === null ? null : time(run.startedAt)],
+        ["ended", run.finishedAt === null ? null : `${time(run.finishedAt)}, after ${duration(run.durationMs)}`],
+        ["goes on", run.wakeAt === null ? null : `${time(run.wakeAt)}, ${distance(run.wakeAt, screen)}`],
+        ["exit", run.exitCode === null ? null : String(run.exitCode)],
+        ["error", run.error === null ? null : screen.bad(`${run.error.class}: ${inertLine(run.error.message)}`)],
+        [
+          "cancel",
+          run.cancel === null ? null : `${inertLine(run.cancel.by ?? "")}: ${inertLine(run.cancel.reason ?? "")}`,
+        ],
+        ["output", run.output === null ? null : inertLine(JSON.stringify(run.output))],
+        ["labels", run.labels.join(", ")],
+        ["stdout", newest?.logs == null ? null : `${newest.logs.stdout} (${describeSize(newest.logs.stdoutBytes)})`],
+        ["stderr", newest?.logs == null ? null : `${newest.logs.stderr} (${describeSize(newest.logs.stderrBytes)})`],
+      ],
+      screen,
+    ) +
+    (attempts.length === 0
+      ? ""
+      : `\n${table(
+          [
+            { title: "STEP" },
+            { title: "TRY", right: true },
+            { title: "STATUS" },
+            { title: "CLASS" },
+            { title: "EXIT", right: true },
+            { title: "STARTED" },
+            { title: "PID", right: true },
+            { title: "MESSAGE", elastic: true },
+          ],
+          attempts.map(({ step, attempt }) => [
+            step.key,
+            `${attempt.number}${attempt.counted === false ? "*" : ""}`,
+            status(attempt.status, screen),
+            attempt.class ?? "-",
+            attempt.exitCode === null ? "-" : String(attempt.exitCode),
+            time(attempt.startedAt),
+            attempt.pid === null ? "-" : String(attempt.pid),
+            [
+              attempt.message,
+              attempt.reaped > 0 ? `${attempt.reaped} left-over processes ended` : null,
+              attempt.adopted ? "adopted" : null,
+            ]
+              .filter((part) => part !== null)
+              .join("; "),
+          ]),
+          screen,
+        )}${attempts.some(({ attempt }) => attempt.counted === false) ? screen.dim("* used up no try\n") : ""}`) +
+    (newest?.tail == null || newest.tail === "" || run.status === "succeeded"
+      ? ""
+      : `\n${screen.dim("last output")}\n${inertText(newest.tail.trimEnd())}\n`)
+  );
+}
+
+/** After a run was started and is not waited for: its id, alone, for scripts. */
+export const runStarted = (run: RunDocument): string => `${run.id}\n`;
+
+export function cancelled(answer: { readonly answer: string; readonly run: RunDocument }, screen: Screen): string {
+  if (answer.answer === "already_ended")
+    return `${short(answer.run.id)} had already ended: ${painted(status(answer.run.status, screen))}\n`;
+  return `${short(answer.run.id)} ${painted(status(answer.run.status, screen))}\n`;
+}
+
+const SOURCES: { readonly [source: string]: string } = {
+  ad_hoc: "a run of its own",
+  due_slot: "the slot that was due",
+  retry_slot: "the retry that was waiting",
+};
+
+export function loopStarted(answer: {
+  readonly loop: string;
+  readonly source: string;
+  readonly runId: string | null;
+  readonly skipped: string | null;
+}): string {
+  return answer.runId === null
+    ? `${inertLine(answer.loop)} was not started: ${answer.skipped ?? "no reason"}\n`
+    : `${answer.runId} (${SOURCES[answer.source] ?? answer.source})\n`;
+}
+
+export function why(
+  answer: { readonly sentence: string; readonly facts: { readonly [key: string]: unknown } },
+  screen: Screen,
+): string {
+  const shown = Object.entries(answer.facts).flatMap(([key, value]): [string, string][] =>
+    value === null || value === undefined
+      ? []
+      : typeof value === "object"
+        ? Object.entries(value).flatMap(([inner, one]): [string, string][] =>
+            one === null || typeof one === "object" ? [] : [[`${key}.${inner}`, inertLine(String(one))]],
+          )
+        : [[key, inertLine(String(value))]],
+  );
+  return `${inertLine(answer.sentence)}\n${facts(shown, screen)}`;
+}
+
+export const eventLine = (event: EventDocument, screen: Screen): string =>
+  `${screen.dim(time(event.at))}  ${event.subject.kind} ${short(event.subject.id)} ${screen.dim(`#${event.number}`)}  ${inertLine(event.type)}${Object.keys(event.data as object).length === 0 ? "" : `  ${screen.dim(inertLine(JSON.stringify(event.data)))}`}\n`;
+
+export const eventList = ({ items }: { readonly items: readonly EventDocument[] }, screen: Screen): string =>
+  items.map((event) => eventLine(event, screen)).join("");

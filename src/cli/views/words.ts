@@ -1,0 +1,82 @@
+/** Words that several views share: times, statuses, commands. */
+import { describeDuration, formatDuration } from "../../core/duration.ts";
+import { shortId } from "../../core/ids.ts";
+import { formatOffset } from "../../core/zone.ts";
+import type { Warning } from "../../ops/documents.ts";
+import type { Json } from "../../ops/fields.ts";
+import type { Screen } from "../screen.ts";
+import { type Cell, inertLine } from "../text.ts";
+
+/** An instant in this host's local time with its offset: `2026-05-01 02:30:00 +02:00`. */
+export function time(iso: string | null): string {
+  if (iso === null) return "-";
+  const at = new Date(iso);
+  const offsetMs = -at.getTimezoneOffset() * 60_000;
+  const local = new Date(at.getTime() + offsetMs).toISOString().slice(0, 19).replace("T", " ");
+  return `${local} ${formatOffset(offsetMs)}`;
+}
+
+/** How far an instant is from now: `in 5m`, `3h ago`. */
+export function distance(iso: string | null, screen: Screen): string {
+  if (iso === null) return "-";
+  const ms = Date.parse(iso) - screen.now;
+  return ms >= 0 ? `in ${describeDuration(ms)}` : `${describeDuration(-ms)} ago`;
+}
+
+export const duration = (ms: number | null): string => (ms === null ? "-" : describeDuration(ms));
+export const short = (id: string | null): string => (id === null ? "-" : shortId(id));
+export const plural = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`;
+
+const GOOD = new Set(["succeeded", "up", "ok", "active"]);
+const BAD = new Set(["failed", "timed_out", "lost", "problem", "error", "unresponsive", "down"]);
+const WARN = new Set(["waiting", "missed", "skipped", "cancelled", "paused", "warning", "draining", "fenced"]);
+
+/** A status painted by its meaning; the word says it too. */
+export function status(word: string | null, screen: Screen, text: string = word ?? "-"): Cell {
+  const paint =
+    word === null
+      ? undefined
+      : GOOD.has(word)
+        ? screen.good
+        : BAD.has(word)
+          ? screen.bad
+          : WARN.has(word)
+            ? screen.warn
+            : undefined;
+  return { text, paint };
+}
+
+export const painted = (cell: Cell): string =>
+  cell.paint === undefined ? inertLine(cell.text) : cell.paint(inertLine(cell.text));
+
+/** A schedule's document in one short text. */
+export function schedule(document: Json): string {
+  const { kind, everyMs, expression, zone, at } = document as {
+    kind: string;
+    everyMs?: number;
+    expression?: string;
+    zone?: string;
+    at?: string;
+  };
+  if (kind === "interval") return `every ${formatDuration(everyMs ?? 0)}`;
+  if (kind === "cron") return `cron ${expression} ${zone}`;
+  if (kind === "once") return `at ${at}`;
+  return kind;
+}
+
+/** A target's command in one line, as a person would type it. */
+export function command(document: Json): string {
+  const { argv = [], shell } = document as { argv?: readonly string[]; shell?: boolean };
+  if (shell === true) return argv[2] ?? "";
+  return argv.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+}
+
+/** Lines of a name and a value, names aligned. Absent values are left out. */
+export function facts(pairs: readonly (readonly [string, string | null | undefined])[], screen: Screen): string {
+  const given = pairs.filter((pair): pair is readonly [string, string] => pair[1] != null && pair[1] !== "");
+  const width = Math.max(0, ...given.map(([name]) => name.length)) + 2;
+  return given.map(([name, value]) => `${screen.dim(name.padEnd(width))}${value}\n`).join("");
+}
+
+export const warnings = (all: readonly Warning[], screen: Screen): string =>
+  all.map((one) => `${screen.warn("!")} ${inertLine(one.message)}: ${inertLine(one.hint)}\n`).join("");

@@ -1,0 +1,243 @@
+/** Waits for the end of a run on behalf of a command, shows its output meanwhile, and says what the end means. */
+import { describeRefusal } from "../core/admission.ts";
+import { describeDuration } from "../core/duration.ts";
+import { AppError } from "../core/errors.ts";
+import type { RunTree } from "../core/records.ts";
+import { isLiveAttempt, type RunStatus } from "../core/run.ts";
+import { attemptOf, type RunTreeDocument, toRunTreeDocument } from "../ops/documents.ts";
+import type { StoreContext } from "../ops/operation.ts";
+import { withReading } from "../ops/perform.ts";
+import { surroundingsOf } from "../ops/run-answer.ts";
+import type { World } from "../ops/world.ts";
+import type { Screen } from "./screen.ts";
+import { inertLine } from "./text.ts";
+
+/** Exit statuses that come from a run. */
+export const RUN_EXIT = { failed: 1, person: 7, limit: 8, timedOut: 124, interrupted: 130 } as const;
+
+/** How often the store is looked at: soon after something changed, less often when nothing does. */
+const SOONEST_LOOK_MS = 15;
+const LATEST_LOOK_MS = 250;
+/** How often a run that has not ended makes us ask whether its daemon is there. */
+const DAEMON_LOOK_MS = 2_000;
+/** Looks that found no daemon, one after the other, until it is taken for gone: one may be just replaced by another. */
+const ABSENCES = 3;
+
+export interface WaitRequest {
+  readonly runId: string;
+  /** How long a wait for a limit or a person is waited out; Infinity for ever. Null waits for the end whatever it takes. */
+  readonly limitMs: number | null;
+  /** Prints the run's output as it comes. */
+  readonly prints: boolean;
+  /** Aborted by the first Ctrl-C. */
+  readonly interrupted: AbortSignal;
+  /** Asks for the end of the run. */
+  cancel(): Promise<void>;
+  say(line: string): void;
+}
+
+export interface Waited {
+  readonly run: RunTreeDocument;
+  readonly exit: number;
+}
+
+export function exitOf(status: RunStatus): number {
+  switch (status) {
+    case "failed":
+      return RUN_EXIT.failed;
+    case "timed_out":
+      return RUN_EXIT.timedOut;
+    case "cancelled":
+      return RUN_EXIT.interrupted;
+    default:
+      return 0;
+  }
+}
+
+/** Errors: AppError unreachable `daemon_down` when the daemon goes away for good; not_found when the run does. */
+export function waitForRun(world: World, screen: Screen, request: WaitRequest): Promise<Waited> {
+  return withReading(world, (context) => wait(world, context, screen, request));
+}
+
+async function wait(world: World, context: StoreContext, screen: Screen, request: WaitRequest): Promise<Waited> {
+  const { store } = context;
+  const printer = request.prints ? startPrinter(context) : null;
+  const progress = startProgress(screen);
+  let askedToCancel = false;
+  let heldSince: number | null = null;
+  let lookMs = SOONEST_LOOK_MS;
+  let askedDaemonAt = performance.now();
+  let absences = 0;
+  let seen = "";
+  try {
+    for (;;) {
+      const tree = await store.runs.get({ runId: request.runId });
+      if (tree === null) throw new AppError("not_found", "run_not_found", `the run ${request.runId} is gone`);
+      printer?.show(tree);
+      const end = async (exit: number): Promise<Waited> => {
+        progress.clear();
+        await printer?.finish(tree);
+        return { run: toRunTreeDocument(tree, await surroundingsOf(context)), exit };
+      };
+      if (tree.run.finishedAt !== null && tree.attempts.every((attempt) => !isLiveAttempt(attempt.status)))
+        return await end(exitOf(tree.run.status));
+
+      if (request.interrupted.aborted && !askedToCancel) {
+        askedToCancel = true;
+        progress.clear();
+        request.say("cancelling; another Ctrl-C leaves at once");
+        await request.cancel();
+      }
+
+      const held = askedToCancel || request.limitMs === null ? null : await heldBy(context, tree);
+      if (held === null) heldSince = null;
+      else {
+        heldSince ??= performance.now();
+        const limitMs = request.limitMs ?? Number.POSITIVE_INFINITY;
+        const waitedMs = performance.now() - heldSince;
+        const comesBack = held.wakeAt !== null && held.wakeAt - world.clock.now() + waitedMs <= limitMs;
+        if (waitedMs >= limitMs && !comesBack) {
+          const waited = await end(held.exit);
+          request.say(`${tree.run.id} waits: ${held.why}; it goes on in the daemon`);
+          return waited;
+        }
+      }
+      progress.show(tree, held?.why ?? null);
+
+      if (performance.now() - askedDaemonAt > DAEMON_LOOK_MS) {
+        askedDaemonAt = performance.now();
+        const answer = await world.askDaemon();
+        absences = "absent" in answer && answer.absent === "down" ? absences + 1 : 0;
+        if (absences >= ABSENCES)
+          throw new AppError("unreachable", "daemon_down", `no daemon is running any more; ${tree.run.id} is kept`, {
+            hint: "drover up",
+          });
+      }
+      const looks = `${tree.run.status} ${tree.attempts.length} ${tree.attempts.at(-1)?.status}`;
+      lookMs = looks === seen ? Math.min(LATEST_LOOK_MS, lookMs * 1.3) : SOONEST_LOOK_MS;
+      seen = looks;
+      await pause(lookMs, askedToCancel ? null : request.interrupted);
+    }
+  } finally {
+    progress.clear();
+    printer?.stop();
+  }
+}
+
+interface Held {
+  readonly exit: number;
+  readonly why: string;
+  readonly wakeAt: number | null;
+}
+
+/** What a run waits for that neither it nor its daemon can hurry; null when it is at work or about to be. */
+async function heldBy({ store }: StoreContext, { run, steps }: RunTree): Promise<Held | null> {
+  if (run.status === "waiting") {
+    if (run.reason === "person") return { exit: RUN_EXIT.person, why: "a person has to answer", wakeAt: run.wakeAt };
+    if (run.reason === "limit" || run.reason === "capacity" || run.reason === "account" || run.reason === "disk")
+      return {
+        exit: RUN_EXIT.limit,
+        why: run.reason === "disk" ? "free disk space is short" : `for ${run.reason}`,
+        wakeAt: run.wakeAt,
+      };
+    return null;
+  }
+  const ready = run.status === "queued" ? steps.find((step) => step.status === "ready") : undefined;
+  if (ready === undefined) return null;
+  const refusal = (await store.admission.explain({ stepId: ready.id }))?.refusal ?? null;
+  if (refusal === null || (refusal.code !== "cap" && refusal.code !== "host_disk")) return null;
+  return { exit: RUN_EXIT.limit, why: describeRefusal(refusal), wakeAt: null };
+}
+
+/** Prints both outputs of the run's attempts, one attempt after the other. */
+function startPrinter(context: StoreContext) {
+  const stop = new AbortController();
+  let attemptId: string | null = null;
+  let ended = new AbortController();
+  let work: Promise<unknown> = Promise.resolve();
+  const print = async (folder: string, stream: "stdout" | "stderr", over: AbortSignal) => {
+    const pieces = context.output.follow({ folder, stream, tailLines: null, raw: false }, over, stop.signal);
+    for await (const piece of pieces) await put(stream === "stdout" ? process.stdout : process.stderr, piece);
+  };
+  return {
+    show(tree: RunTree): void {
+      const attempt = attemptOf(tree, "main", null);
+      if (attempt === null || attempt.folder === null) return;
+      if (attempt.id !== attemptId) {
+        ended.abort();
+        ended = new AbortController();
+        attemptId = attempt.id;
+        const { folder } = attempt;
+        const over = ended.signal;
+        work = work
+          .then(() => Promise.all([print(folder, "stdout", over), print(folder, "stderr", over)]))
+          .catch(() => {});
+      }
+      if (!isLiveAttempt(attempt.status)) ended.abort();
+    },
+    /** What is there when the run has ended is printed to its end. */
+    async finish(tree: RunTree): Promise<void> {
+      if (tree.run.finishedAt === null) stop.abort();
+      ended.abort();
+      await work;
+    },
+    stop(): void {
+      ended.abort();
+      stop.abort();
+    },
+  };
+}
+
+/** Writes, and waits while whoever reads is slower. */
+export function put(stream: NodeJS.WriteStream, text: string): Promise<void> {
+  return new Promise((resolve) => {
+    if (stream.destroyed || !stream.writable) resolve();
+    else if (stream.write(text)) resolve();
+    else {
+      const done = () => {
+        stream.off("drain", done);
+        stream.off("close", done);
+        resolve();
+      };
+      stream.once("drain", done);
+      stream.once("close", done);
+    }
+  });
+}
+
+/** One line on a terminal's standard error for as long as nothing runs. */
+function startProgress(screen: Screen) {
+  const startedAt = performance.now();
+  let shown = false;
+  const clear = (): void => {
+    if (shown) process.stderr.write("\r\u001b[K");
+    shown = false;
+  };
+  return {
+    clear,
+    show(tree: RunTree, why: string | null): void {
+      const { run } = tree;
+      if (!screen.redraws || run.status === "running") return clear();
+      const waitedMs = performance.now() - startedAt;
+      if (waitedMs < 500) return;
+      const reason = why ?? run.reason;
+      process.stderr.write(
+        `\r\u001b[K${screen.dim(`${run.status} ${describeDuration(waitedMs)}${reason === null ? "" : `: ${inertLine(reason)}`}`)}`,
+      );
+      shown = true;
+    },
+  };
+}
+
+export function pause(ms: number, signal: AbortSignal | null): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    if (signal?.aborted === true) done();
+    else signal?.addEventListener("abort", done, { once: true });
+  });
+}

@@ -1,0 +1,219 @@
+/**
+ * The daemon's socket: one route for every operation that the daemon performs, and its health. It loops over the registry
+ * and knows no operation. It is plain node:http: one POST route needs no router, and the daemon's start pays for none.
+ */
+import { chmodSync, lstatSync, mkdirSync, unlinkSync } from "node:fs";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { dirname } from "node:path";
+import { AppError, type ErrorKind, toDocument } from "../core/errors.ts";
+import type { AnyOperation, Health } from "../ops/operation.ts";
+import { API, HEADERS, HOST, isCompatible, MAX_BODY_BYTES, STATUS_OF } from "./protocol.ts";
+
+/** What a request shows of who sent it. */
+export interface Presented {
+  readonly token: string | null;
+  readonly insideRun: boolean;
+}
+
+export interface ServerOptions {
+  readonly socket: string;
+  readonly version: string;
+  health(): Health;
+  /** Finds an operation by name; undefined for one that is not served here. */
+  find(name: string): Promise<AnyOperation | undefined>;
+  perform(operation: AnyOperation, input: unknown, presented: Presented): Promise<unknown>;
+  /** Records a fault of our own; answers the id under which it is found in the log. */
+  onFault(error: unknown): string;
+  /** Called when a request begins and when it is answered: a daemon that ends when idle waits for it. */
+  onRequest(active: number): void;
+  readonly maxBodyBytes?: number;
+}
+
+export interface Server {
+  /** Takes no new requests, waits for those that are there, and removes the socket. */
+  close(patienceMs: number): Promise<void>;
+}
+
+/**
+ * Listens on the socket. Whoever calls this holds the daemon's lock: a socket file that is there is stale and goes.
+ * Errors: AppError unreachable `socket_failed`.
+ */
+export async function serve(options: ServerOptions): Promise<Server> {
+  const { socket, onRequest } = options;
+  let active = 0;
+  let closing = false;
+  const server = createServer((request, response) => {
+    active += 1;
+    onRequest(active);
+    response.once("close", () => {
+      active -= 1;
+      onRequest(active);
+    });
+    if (closing) response.setHeader("connection", "close");
+    answer(options, request, response).catch((error: unknown) => refuse(options, response, error));
+  });
+  // Requests are answered in milliseconds; a client that stops in the middle of one must not hold us.
+  server.requestTimeout = 30_000;
+  server.headersTimeout = 10_000;
+  server.keepAliveTimeout = 1_000;
+  prepareFolder(dirname(socket));
+  try {
+    unlinkSync(socket);
+  } catch {
+    // there is none, or listening says why it cannot go
+  }
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (cause) =>
+      reject(
+        new AppError("unreachable", "socket_failed", `the socket cannot be opened: ${cause.message}`, {
+          path: socket,
+          hint: "Its folder must be writable for this user alone. XDG_RUNTIME_DIR or DROVER_HOME moves it.",
+          cause,
+        }),
+      ),
+    );
+    // The file is made with the folder's protection; its own mode is set before anybody knows of it.
+    const before = process.umask(0o177);
+    server.listen(socket, () => {
+      chmodSync(socket, 0o600);
+      resolve();
+    });
+    process.umask(before);
+  });
+  return {
+    async close(patienceMs) {
+      closing = true;
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeIdleConnections();
+      const timer = setTimeout(() => server.closeAllConnections(), patienceMs);
+      await closed;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** The socket's folder: ours alone. Errors: AppError unreachable `socket_failed` for a folder of somebody else. */
+function prepareFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const found = lstatSync(folder);
+  const uid = process.getuid?.();
+  if (!found.isDirectory() || (uid !== undefined && found.uid !== uid))
+    throw new AppError("unreachable", "socket_failed", "the socket's folder does not belong to this user", {
+      path: folder,
+      hint: "Remove it, or move the socket with XDG_RUNTIME_DIR or DROVER_HOME.",
+    });
+  if ((found.mode & 0o077) !== 0) chmodSync(folder, 0o700);
+}
+
+async function answer(options: ServerOptions, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  checkSender(request);
+  const path = (request.url ?? "").split("?", 1)[0] ?? "";
+  if (path === `${API}/health`) {
+    if (request.method !== "GET") throw wrongMethod(response, "GET");
+    return send(response, 200, options.health());
+  }
+  const name = path.startsWith(`${API}/ops/`) ? decode(path.slice(`${API}/ops/`.length)) : null;
+  const operation = name === null ? undefined : await options.find(name);
+  if (operation === undefined)
+    throw new AppError("not_found", "no_such_operation", `there is nothing at ${JSON.stringify(path)}`);
+  // A change by GET could be caused by any page that can make a browser ask for a picture.
+  if (request.method !== "POST") throw wrongMethod(response, "POST");
+  if (!/^application\/json\s*(;|$)/i.test(request.headers["content-type"] ?? ""))
+    throw new AppError("invalid", "not_json", "the body must be application/json");
+  const version = one(request, HEADERS.version);
+  if (version !== null && !isCompatible(version, options.version))
+    throw new AppError(
+      "conflict",
+      "restart_needed",
+      `restart needed: the daemon is version ${options.version}, this command is ${version}`,
+      { hint: "drover down && drover up; running attempts go on meanwhile" },
+    );
+  const input = await readBody(request, options.maxBodyBytes ?? MAX_BODY_BYTES);
+  const presented = { token: one(request, HEADERS.runToken), insideRun: one(request, HEADERS.runId) !== null };
+  send(response, 200, await options.perform(operation, input, presented));
+}
+
+/** Refuses what a web page could have sent. Errors: AppError unauthorised `bad_host`, `bad_origin`. */
+function checkSender(request: IncomingMessage): void {
+  const host = (request.headers.host ?? "").replace(/:\d+$/, "").toLowerCase();
+  if (host !== HOST && host !== "localhost")
+    throw new AppError("unauthorised", "bad_host", "this Host is not served here");
+  if (request.headers.origin !== undefined || (one(request, "sec-fetch-site") ?? "none") !== "none")
+    throw new AppError("unauthorised", "bad_origin", "requests of web pages are not served here");
+}
+
+function one(request: IncomingMessage, header: string): string | null {
+  const value = request.headers[header];
+  return typeof value === "string" && value !== "" ? value : null;
+}
+
+function decode(text: string): string | null {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null; // a torn escape is no name
+  }
+}
+
+function wrongMethod(response: ServerResponse, allowed: string): AppError {
+  response.setHeader("allow", allowed);
+  return new AppError("invalid", "wrong_method", `only ${allowed} is served here`);
+}
+
+async function readBody(request: IncomingMessage, maxBytes: number): Promise<unknown> {
+  const tooLarge = () =>
+    new AppError("invalid", "body_too_large", `a request may hold at most ${maxBytes} bytes`, {
+      hint: "Put what is large into a file and name it.",
+    });
+  if (Number(request.headers["content-length"] ?? 0) > maxBytes) throw tooLarge();
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of request as AsyncIterable<Buffer>) {
+    bytes += piece.length;
+    if (bytes > maxBytes) throw tooLarge();
+    pieces.push(piece);
+  }
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(pieces));
+  } catch {
+    throw new AppError("invalid", "not_json", "the body is not UTF-8");
+  }
+  try {
+    return text === "" ? {} : JSON.parse(text);
+  } catch {
+    throw new AppError("invalid", "not_json", "the body is not JSON");
+  }
+}
+
+function send(response: ServerResponse, status: number, body: unknown): void {
+  if (response.headersSent || response.destroyed) return;
+  const text = `${JSON.stringify(body)}\n`;
+  response.writeHead(status, {
+    "content-type": "application/json; charset=utf-8",
+    "content-length": Buffer.byteLength(text),
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+  });
+  response.end(text);
+}
+
+function refuse(options: ServerOptions, response: ServerResponse, error: unknown): void {
+  let known = error instanceof AppError ? error : null;
+  if (known === null || known.kind === "internal") {
+    const id = options.onFault(error);
+    known = new AppError("internal", "internal", `a fault of drover's own (${id})`, {
+      hint: "The daemon's log has it under this id.",
+    });
+  }
+  const { kind, ...document } = toDocument(known);
+  // What was not read of a refused body must not be taken for the next request.
+  response.setHeader("connection", "close");
+  send(response, statusOf(kind, known.code), { error: document });
+}
+
+function statusOf(kind: ErrorKind, code: string): number {
+  if (code === "wrong_method") return 405;
+  if (code === "body_too_large") return 413;
+  return STATUS_OF[kind];
+}

@@ -1,0 +1,54 @@
+/** What a store answers before anything was put in: reading before the first change finds nothing, and makes nothing. */
+import { ensure } from "../core/errors.ts";
+import type { Store } from "../core/ports.ts";
+
+const noChange = (): never => {
+  ensure(false, "a store that is not there is only read");
+  throw new Error("unreachable");
+};
+const none = async () => ({ items: [], next: null });
+
+export const emptyStore: Store = {
+  hosts: { join: noChange, report: noChange, renew: noChange, leave: noChange, list: async () => [] },
+  loops: {
+    add: noChange,
+    edit: noChange,
+    rename: noChange,
+    pause: noChange,
+    resume: noChange,
+    archive: noChange,
+    unarchive: noChange,
+    remove: noChange,
+    get: async () => null,
+    list: none,
+    planDue: noChange,
+    runNow: noChange,
+    nextFire: async () => null,
+  },
+  slots: { list: none },
+  runs: {
+    add: noChange,
+    retry: noChange,
+    cancel: noChange,
+    get: async () => null,
+    list: none,
+    counts: async () => ({ running: 0, queued: 0, waiting: 0 }),
+    hooksDue: async () => [],
+    hooksDone: noChange,
+  },
+  steps: { wake: noChange },
+  admission: { pass: noChange, explain: async () => null, setLimit: noChange, usage: async () => [] },
+  attempts: {
+    ofHost: async () => [],
+    start: noChange,
+    run: noChange,
+    adopt: noChange,
+    ending: noChange,
+    settle: noChange,
+    toEnd: async () => [],
+    takeOver: noChange,
+    endedAmong: async () => [],
+  },
+  events: { list: async () => ({ items: [], cursor: null }) },
+  things: { resolve: async () => [] },
+};

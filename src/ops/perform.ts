@@ -1,0 +1,177 @@
+/** Where an operation runs: in this process, or in the daemon. Every surface that is not the daemon itself asks through here. */
+import { AppError } from "../core/errors.ts";
+import { emptyStore } from "./empty-store.ts";
+import { checkInput, type InputOf, type Fields } from "./fields.ts";
+import type { ActContext, AnyOperation, LocalContext, StoreContext } from "./operation.ts";
+import type { OpenContext, World } from "./world.ts";
+
+/** How long a command waits for a lock that another command or a starting daemon holds. */
+const LOCK_PATIENCE_MS = 5_000;
+const LOOK_MS = 20;
+/** A daemon that ends when it is idle may end between our look and our call: so often another one is started. */
+const STARTS = 3;
+
+const isDaemonDown = (error: unknown): boolean => error instanceof AppError && error.code === "daemon_down";
+
+/** An operation whose types are known again. Its input has been checked. */
+interface Runnable<Context> {
+  run(context: Context, input: InputOf<Fields>): Promise<unknown>;
+  readonly follow: ((context: Context, input: InputOf<Fields>, signal: AbortSignal) => AsyncIterable<unknown>) | null;
+}
+const asRunnable = <Context>(operation: AnyOperation) => operation as unknown as Runnable<Context>;
+
+/** Runs an operation in the context that its place asks for. The server calls this too. */
+export const runIn = (operation: AnyOperation, context: StoreContext | ActContext | LocalContext, input: unknown) =>
+  asRunnable<typeof context>(operation).run(context, checkInput(operation.input, input));
+
+/**
+ * Performs an operation on behalf of this process's user.
+ * Errors: AppErrors of the operation; unreachable `daemon_down`, conflict `busy`, `restart_needed`.
+ */
+export async function perform(world: World, operation: AnyOperation, input: unknown): Promise<unknown> {
+  switch (operation.where) {
+    case "local":
+      return runIn(operation, await localContext(world, operation), input);
+    case "read":
+      return withReading(world, (context) => runIn(operation, context, input));
+    case "write":
+      return write(world, operation, input);
+    case "act":
+      return act(world, operation, input);
+  }
+}
+
+/** The items of an operation that can be followed, read in this process. */
+export async function* performFollow(
+  world: World,
+  operation: AnyOperation,
+  input: unknown,
+  signal: AbortSignal,
+): AsyncGenerator<unknown> {
+  const { follow } = asRunnable<StoreContext>(operation);
+  if (follow === null || operation.where !== "read")
+    throw new AppError("invalid", "not_a_stream", `${operation.name} cannot be followed`);
+  const checked = checkInput(operation.input, input);
+  const opened = (await world.openReading()) ?? (await emptyReading(world));
+  try {
+    yield* follow(opened.context, checked, signal);
+  } finally {
+    await opened.close();
+  }
+}
+
+/** Opens the store for reading, or stands in for one that nobody has made yet. */
+export async function withReading<T>(world: World, use: (context: StoreContext) => Promise<T>): Promise<T> {
+  const opened = (await world.openReading()) ?? (await emptyReading(world));
+  try {
+    return await use(opened.context);
+  } finally {
+    await opened.close();
+  }
+}
+
+async function emptyReading(world: World): Promise<OpenContext> {
+  const { clock, hostZone, build, places } = world;
+  return {
+    context: {
+      clock,
+      hostZone,
+      build,
+      places,
+      settings: await world.settings(),
+      store: emptyStore,
+      hostId: "",
+      caller: { by: "person", parentRunId: null },
+      daemon: async () => {
+        const answer = await world.askDaemon();
+        return { mode: "health" in answer ? answer.health.mode : "none" };
+      },
+      output: {
+        read: nothing,
+        follow: nothing,
+        pathOf: (folder, stream) => `${places.runs}/${folder}/${stream}`,
+      },
+      findProgram: async () => null,
+      isFolder: () => false,
+    },
+    close: async () => {},
+  };
+}
+
+async function* nothing(): AsyncGenerator<string> {}
+
+async function write(world: World, operation: AnyOperation, input: unknown): Promise<unknown> {
+  const deadline = performance.now() + LOCK_PATIENCE_MS;
+  for (;;) {
+    try {
+      return await world.call(operation.name, input);
+    } catch (error) {
+      if (!isDaemonDown(error)) throw error; // no daemon: this process may write itself
+    }
+    const opened = await world.openWriting(await world.caller(operation.start));
+    if (opened !== null)
+      try {
+        return await runIn(operation, opened.context, input);
+      } finally {
+        await opened.close();
+      }
+    if (performance.now() > deadline) {
+      const holder = await world.lockHolder();
+      throw new AppError(
+        "conflict",
+        "busy",
+        `another process${holder?.pid == null ? "" : ` (pid ${holder.pid})`} holds the lock and does not answer`,
+        {
+          hint: "Try again in a moment; `drover status` and the daemon's log say more.",
+        },
+      );
+    }
+    await world.wait(LOOK_MS);
+  }
+}
+
+async function act(world: World, operation: AnyOperation, input: unknown): Promise<unknown> {
+  for (let starts = 0; ; starts++) {
+    try {
+      return await world.call(operation.name, input);
+    } catch (error) {
+      if (!isDaemonDown(error) || !operation.start || starts === STARTS) throw error; // started below, then asked again
+      // Said here already: nothing has to be started to refuse an input.
+      checkInput(operation.input, input);
+      await world.caller(true);
+      await world.startDaemon("until_idle");
+    }
+  }
+}
+
+/** Operations that have to work while the configuration is broken: they are how it is mended. */
+const WITHOUT_CONFIG = ["config.path", "config.check", "version", "schedule.next", "schedule.explain"];
+
+async function localContext(world: World, operation: AnyOperation): Promise<LocalContext> {
+  const { clock, hostZone, build, places, cwd } = world;
+  return {
+    clock,
+    hostZone,
+    build,
+    places,
+    cwd,
+    settings: await (WITHOUT_CONFIG.includes(operation.name) ? world.usualSettings() : world.settings()),
+    caller: { by: "person", parentRunId: null },
+    async reading(use) {
+      const opened = await world.openReading();
+      if (opened === null) return null;
+      try {
+        return await use(opened.context);
+      } finally {
+        await opened.close();
+      }
+    },
+    askDaemon: () => world.askDaemon(),
+    lockHolder: () => world.lockHolder(),
+    call: (name, given) => world.call(name, given),
+    startDaemon: (mode) => world.startDaemon(mode),
+    beDaemon: (mode) => world.beDaemon(mode),
+    inspect: (fix) => world.inspect(fix),
+    wait: (ms) => world.wait(ms),
+  };
+}
