@@ -8,7 +8,7 @@ export interface Cgroups {
   make(folder: string): string | null;
   /** Removes a cgroup that is empty; one that is not stays. */
   remove(cgroup: string): void;
-  /** Removes the place itself when nothing is in it. */
+  /** Removes what is empty, and the place itself when nothing is left in it. */
   close(): void;
 }
 
@@ -24,8 +24,11 @@ export function openCgroups(runsFolder: string): Cgroups | null {
     const place = join(mount, own, `drover-${createHash("sha256").update(runsFolder).digest("hex").slice(0, 12)}`);
     mkdirSync(place, { recursive: true });
     // Those of attempts that ended while nobody looked; the kernel refuses the others.
-    for (const entry of readdirSync(place, { withFileTypes: true }))
-      if (entry.isDirectory()) removeEmpty(join(place, entry.name));
+    const tidy = () => {
+      for (const entry of readdirSync(place, { withFileTypes: true }))
+        if (entry.isDirectory()) removeEmpty(join(place, entry.name));
+    };
+    tidy();
     // To be allowed to make it is not to be allowed to move into it: the first shim finds out and goes on without.
     return {
       make(folder) {
@@ -38,7 +41,10 @@ export function openCgroups(runsFolder: string): Cgroups | null {
         }
       },
       remove: removeEmpty,
-      close: () => removeEmpty(place),
+      close() {
+        tidy();
+        removeEmpty(place);
+      },
     };
   } catch {
     return null; // no cgroup v2 here, or not for us

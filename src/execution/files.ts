@@ -113,11 +113,12 @@ export function openFiles(options: FilesOptions): Files {
     async output(folder) {
       const path = join(pathOf(folder), FILES.output);
       const found = lstatSync(path, { throwIfNoEntry: false });
-      if (found === undefined || found.size === 0) return null;
+      if (found === undefined) return null;
       const invalid = (why: string, hint: string) =>
         new AppError("invalid", "output_invalid", `the output in DROVER_OUTPUT ${why}`, { hint });
       // A link or a pipe that the process put there could make us read anything, or for ever.
       if (!found.isFile()) throw invalid("is not a file", "write the file itself");
+      if (found.size === 0) return null;
       if (found.size > maxOutputBytes)
         throw invalid(
           `has ${found.size} bytes; at most ${maxOutputBytes} are taken`,

@@ -158,14 +158,15 @@ export async function readLog(folderPath: string, stream: "stdout" | "stderr", r
       }
       const scanFrom = Math.max(floor, from - marginBytes);
       const wanted = Math.min(ceiling, from + (request.maxBytes ?? PAGE_BYTES));
-      const bytes = await readAt(file, scanFrom, Math.min(ceiling, wanted + marginBytes) - scanFrom);
+      const asked = Math.min(ceiling, wanted + marginBytes) - scanFrom;
+      const bytes = await readAt(file, scanFrom, asked);
       // A punch may have come between: then this may be zeros.
       const now = readHoles(folderPath)[stream];
       if (now?.to !== hole?.to) continue;
 
       const emitTo = hole !== undefined && ceiling === hole.from ? Math.max(0, hole.from - marginBytes) : ceiling;
       let to = Math.min(wanted, emitTo, scanFrom + bytes.length);
-      const isLast = to >= emitTo || to >= scanFrom + bytes.length;
+      const isLast = to >= emitTo || bytes.length < asked;
       const secrets = scrub.find(bytes).map((range) => ({ from: scanFrom + range.from, to: scanFrom + range.to }));
       if (!isLast) {
         const newline = bytes.lastIndexOf(10, to - 1 - scanFrom);
