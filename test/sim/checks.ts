@@ -15,13 +15,22 @@ export interface Checks {
   /** Before a guarded write: what the store holds for its attempt. */
   heldToken(attemptId: string): { readonly token: number; readonly over: boolean } | null;
   /** A guarded write was accepted: it must have held the token. */
-  accepted(operation: string, attemptId: string, token: number, held: { readonly token: number; readonly over: boolean } | null): void;
+  accepted(
+    operation: string,
+    attemptId: string,
+    token: number,
+    held: { readonly token: number; readonly over: boolean } | null,
+  ): void;
   /** After every write. */
   after(operation: string, input: unknown, answer: unknown): void;
   onStart(attemptId: string): void;
   onEnd(attemptId: string): void;
   /** Nobody waits who could go on, at a moment when the host has been at work undisturbed for `forMs`. */
   onRest(hostId: string, now: number, forMs: number): void;
+  /** It was disturbed meanwhile. */
+  onUnrest(hostId: string): void;
+  /** Runs that have not ended. */
+  unfinished(): number;
   /** At the end, when everything has drained. */
   onDrained(): void;
   /** Slots by outcome, for the report. */
@@ -78,6 +87,8 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
   const starts = new Map<string, number>();
   /** Attempts that have a live tree, by step. */
   const trees = new Map<string, string>();
+  /** Steps that were ready and had room at the last look, by host. */
+  const waiters = new Map<string, ReadonlySet<string>>();
 
   const ensure = (holds: boolean, invariant: string, what: () => string): void => {
     if (!holds) fail({ invariant, what: what() });
@@ -99,10 +110,22 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       sql`select status, event_number, finished_at, loop_id, slot_at, origin_kind, wake_at, waits_turn from runs where id = ${runId}`,
     )[0];
     if (run === undefined) return fail({ invariant: "I8", what: `an event of the run ${runId}, which does not exist` });
-    ensure(run.event_number === numbers.get(`run:${runId}`), "I8", () => `${runId} numbers its events up to ${run.event_number}`);
-    ensure(FINAL.has(run.status) === (run.finished_at !== null), "I6", () => `${runId} is ${run.status} with finished_at ${run.finished_at}`);
+    ensure(
+      run.event_number === numbers.get(`run:${runId}`),
+      "I8",
+      () => `${runId} numbers its events up to ${run.event_number}`,
+    );
+    ensure(
+      FINAL.has(run.status) === (run.finished_at !== null),
+      "I6",
+      () => `${runId} is ${run.status} with finished_at ${run.finished_at}`,
+    );
     const before = finals.get(runId);
-    ensure(before === undefined || before === run.status, "I6", () => `${runId} was ${before} and became ${run.status} (${type})`);
+    ensure(
+      before === undefined || before === run.status,
+      "I6",
+      () => `${runId} was ${before} and became ${run.status} (${type})`,
+    );
 
     const steps = rows<{
       id: string;
@@ -113,9 +136,17 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       max_attempts: number;
     }>(sql`select id, status, token, wake_at, tries_counted, max_attempts from steps where run_id = ${runId}`);
     for (const step of steps) {
-      ensure(step.token >= (tokens.get(step.id) ?? 0), "I2", () => `the token of ${step.id} went back to ${step.token}`);
+      ensure(
+        step.token >= (tokens.get(step.id) ?? 0),
+        "I2",
+        () => `the token of ${step.id} went back to ${step.token}`,
+      );
       tokens.set(step.id, step.token);
-      ensure(step.tries_counted <= step.max_attempts, "attempts", () => `${step.id} counted ${step.tries_counted} of ${step.max_attempts} tries`);
+      ensure(
+        step.tries_counted <= step.max_attempts,
+        "attempts",
+        () => `${step.id} counted ${step.tries_counted} of ${step.max_attempts} tries`,
+      );
       const attempts = rows<{ id: string; status: string; token: number; counted: number | null; number: number }>(
         sql`select id, status, token, counted, number from attempts where step_id = ${step.id}`,
       );
@@ -125,16 +156,32 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         counted += attempt.counted ?? 0;
         if (LIVE_ATTEMPT.has(attempt.status)) {
           alive++;
-          ensure(attempt.token === step.token, "I1", () => `${attempt.id} lives with token ${attempt.token}, its step has ${step.token}`);
+          ensure(
+            attempt.token === step.token,
+            "I1",
+            () => `${attempt.id} lives with token ${attempt.token}, its step has ${step.token}`,
+          );
         } else {
           const was = finals.get(attempt.id);
-          ensure(was === undefined || was === attempt.status, "I6", () => `${attempt.id} was ${was} and became ${attempt.status}`);
+          ensure(
+            was === undefined || was === attempt.status,
+            "I6",
+            () => `${attempt.id} was ${was} and became ${attempt.status}`,
+          );
           finals.set(attempt.id, attempt.status);
         }
       }
       ensure(alive <= 1, "I1", () => `${step.id} has ${alive} live attempts`);
-      ensure(counted === step.tries_counted, "attempts", () => `${step.id} counts ${step.tries_counted} tries, its attempts ${counted}`);
-      ensure((step.status === "running") === (alive === 1), "I7", () => `${step.id} is ${step.status} with ${alive} live attempts`);
+      ensure(
+        counted === step.tries_counted,
+        "attempts",
+        () => `${step.id} counts ${step.tries_counted} tries, its attempts ${counted}`,
+      );
+      ensure(
+        (step.status === "running") === (alive === 1),
+        "I7",
+        () => `${step.id} is ${step.status} with ${alive} live attempts`,
+      );
       ensure(step.status !== "waiting" || step.wake_at !== null, "I7", () => `${step.id} waits for nothing`);
     }
     const only = steps[0];
@@ -150,7 +197,11 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         const slot = rows<SlotRow>(
           sql`select at, outcome, run_id from slots where loop_id = ${run.loop_id} and at = ${run.slot_at}`,
         )[0];
-        ensure(slot === undefined || slot.run_id !== runId || slot.outcome === run.status, "I4", () => `${runId} is ${run.status}, its slot ${slot?.outcome}`);
+        ensure(
+          slot === undefined || slot.run_id !== runId || slot.outcome === run.status,
+          "I4",
+          () => `${runId} is ${run.status}, its slot ${slot?.outcome}`,
+        );
       }
     } else live.set(runId, run.status);
   }
@@ -160,7 +211,11 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
     const there = rows<{ id: string; status: string }>(sql`select id, status from runs where finished_at is null`);
     for (const { id, status } of there)
       ensure(live.get(id) === status, "I8", () => `${id} is ${status} without an event that says so (${operation})`);
-    ensure(there.length === live.size, "I8", () => `${there.length} runs live, ${live.size} by their events (${operation})`);
+    ensure(
+      there.length === live.size,
+      "I8",
+      () => `${there.length} runs live, ${live.size} by their events (${operation})`,
+    );
   }
 
   // --- loops and slots -----------------------------------------------------------------------------------------------
@@ -172,12 +227,27 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       const schedule = JSON.parse(loop.schedule) as Schedule;
       const memo = loops.get(loop.id);
       if (memo === undefined) {
-        loops.set(loop.id, { schedule, coveredUntil: loop.planned_until, lastAt: -1, lastCount: 0, revision: loop.revision });
+        loops.set(loop.id, {
+          schedule,
+          coveredUntil: loop.planned_until,
+          lastAt: -1,
+          lastCount: 0,
+          revision: loop.revision,
+        });
         continue;
       }
-      ensure(loop.planned_until >= memo.coveredUntil, "I4", () => `planned_until of ${loop.id} went back (${operation})`);
+      ensure(
+        loop.planned_until >= memo.coveredUntil,
+        "I4",
+        () => `planned_until of ${loop.id} went back (${operation})`,
+      );
       checkSlots(loop, memo, operation);
-      if (loop.status === "active" && loop.archived_at === null && schedule.kind !== "dynamic" && schedule.kind !== "once")
+      if (
+        loop.status === "active" &&
+        loop.archived_at === null &&
+        schedule.kind !== "dynamic" &&
+        schedule.kind !== "once"
+      )
         ensure(loop.wake_at !== null, "I7", () => `${loop.id} is active and nobody looks at it again (${operation})`);
       memo.schedule = schedule;
       memo.coveredUntil = loop.planned_until;
@@ -195,16 +265,33 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
     for (const slot of found) {
       written += slot.count;
       ensure(slot.at > upTo || slot.at === memo.lastAt, "I4", () => `slots of ${loop.id} overlap at ${slot.at}`);
-      ensure(slot.until_at <= loop.planned_until, "I4", () => `${loop.id} has a slot at ${slot.until_at}, planned until ${loop.planned_until} (${operation})`);
-      ensure(slot.outcome !== null || slot.run_id !== null, "I4", () => `the slot ${slot.at} of ${loop.id} has neither outcome nor run`);
+      ensure(
+        slot.until_at <= loop.planned_until,
+        "I4",
+        () => `${loop.id} has a slot at ${slot.until_at}, planned until ${loop.planned_until} (${operation})`,
+      );
+      ensure(
+        slot.outcome !== null || slot.run_id !== null,
+        "I4",
+        () => `the slot ${slot.at} of ${loop.id} has neither outcome nor run`,
+      );
       upTo = slot.until_at;
     }
     if (memo.schedule.kind !== "dynamic" && loop.planned_until > memo.coveredUntil) {
       let due = 0;
       for (const _ of walk(memo.schedule, memo.coveredUntil, loop.planned_until)) due++;
-      ensure(written === due, "I4", () => `${loop.id}: ${due} instants were due in (${memo.coveredUntil}, ${loop.planned_until}], ${written} recorded (${operation}, ${loop.schedule})`);
+      ensure(
+        written === due,
+        "I4",
+        () =>
+          `${loop.id}: ${due} instants were due in (${memo.coveredUntil}, ${loop.planned_until}], ${written} recorded (${operation}, ${loop.schedule})`,
+      );
     } else if (memo.schedule.kind !== "dynamic")
-      ensure(written === 0, "I4", () => `${loop.id}: ${written} instants recorded beyond what is planned (${operation})`);
+      ensure(
+        written === 0,
+        "I4",
+        () => `${loop.id}: ${written} instants recorded beyond what is planned (${operation})`,
+      );
     const last = found.at(-1);
     if (last !== undefined) {
       memo.lastAt = last.at;
@@ -232,11 +319,16 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       return row === undefined ? null : { token: row.token, over: row.finished_at !== null };
     },
     accepted(operation, attemptId, token, held) {
-      if (held === null) return fail({ invariant: "I2", what: `${operation} of ${attemptId}, which does not exist, was accepted` });
+      if (held === null)
+        return fail({ invariant: "I2", what: `${operation} of ${attemptId}, which does not exist, was accepted` });
       // Repeated with the same content it gives the first answer again.
       if (held.over && operation === "attempts.settle") return;
       ensure(!held.over, "I6", () => `${operation} of ${attemptId} was accepted after its end`);
-      ensure(held.token === token, "I2", () => `${operation} of ${attemptId} was accepted with token ${token} while ${held.token} is held`);
+      ensure(
+        held.token === token,
+        "I2",
+        () => `${operation} of ${attemptId} was accepted with token ${token} while ${held.token} is held`,
+      );
     },
     after(operation, _input, answer) {
       const events = rows<EventRow>(
@@ -256,7 +348,7 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       if (operation === "hosts.renew") return;
       checkMirror(operation);
       if (operation.startsWith("loops.")) checkLoops(operation);
-      if (operation === "admission.pass" && (answer as { granted: number }).granted > 0) checkCaps();
+      if (operation === "admission.pass" && ((answer as { granted: number } | null)?.granted ?? 0) > 0) checkCaps();
       if (operation === "attempts.settle" || operation === "attempts.takeOver") {
         const [stale] = rows<{ n: number }>(
           sql`select count(*) as n from claims c join attempts a on a.id = c.attempt_id where a.finished_at is not null`,
@@ -286,8 +378,13 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       const place = placeOf(attemptId);
       if (place !== undefined && trees.get(place.step_id) === attemptId) trees.delete(place.step_id);
     },
+    onUnrest(hostId) {
+      waiters.delete(hostId);
+    },
     onRest(hostId, now, forMs) {
       const before = now - forMs;
+      const waited = waiters.get(hostId) ?? new Set();
+      const eager = new Set<string>();
       const full = new Set(
         rows<{ key: string }>(
           sql`select r.key as key from resources r where (select count(*) from claims c where c.resource_key = r.key) >= r.limit_value`,
@@ -297,16 +394,22 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         sql`select s.id as id, c.resources as resources, s.turn_at as turn_at from steps s join cap_sets c on c.key = s.cap_key
             where s.status = 'ready' and c.host_pin = ${hostId}`,
       )) {
-        const blocked = (JSON.parse(step.resources) as string[]).some((key) => full.has(key));
-        ensure(blocked, "I10", () => `${step.id} is ready, has room, and does not start`);
+        if ((JSON.parse(step.resources) as string[]).some((key) => full.has(key))) continue;
+        eager.add(step.id);
+        // It may have come to be a moment ago: twice in a row is too long.
+        ensure(!waited.has(step.id), "I10", () => `${step.id} is ready, has room, and does not start`);
       }
+      waiters.set(hostId, eager);
       for (const step of rows<{ id: string; wake_at: number }>(
         sql`select id, wake_at from steps where status = 'waiting' and wake_at < ${before}`,
       ))
         fail({ invariant: "I10", what: `${step.id} should have been woken at ${step.wake_at}, it is ${now}` });
-      for (const loop of rows<{ id: string; wake_at: number }>(sql`select id, wake_at from loops where wake_at < ${before}`))
+      for (const loop of rows<{ id: string; wake_at: number }>(
+        sql`select id, wake_at from loops where wake_at < ${before}`,
+      ))
         fail({ invariant: "I10", what: `${loop.id} was due at ${loop.wake_at}, it is ${now}` });
     },
+    unfinished: () => live.size,
     onDrained() {
       const counts = rows<{ what: string; n: number }>(
         sql`select 'runs' as what, count(*) as n from runs where finished_at is null
@@ -315,7 +418,8 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
             union all select 'claims', count(*) from claims
             union all select 'slots', count(*) from slots where outcome is null`,
       );
-      for (const { what, n } of counts) ensure(n === 0, "I11", () => `${n} ${what} are left when everything should have drained`);
+      for (const { what, n } of counts)
+        ensure(n === 0, "I11", () => `${n} ${what} are left when everything should have drained`);
       ensure(trees.size === 0, "I11", () => `processes of ${[...trees.values()].join(", ")} are left`);
     },
     tally() {

@@ -297,6 +297,7 @@ export function createMachine(options: MachineOptions): Machine {
         folder.shim = folder.shim === "none" ? "none" : "dead";
         folder.command = folder.command === "none" ? "none" : "dead";
         folder.children = 0;
+        folder.endedAwake ??= folder.startedAwake;
         if (was > 0 && folder.commandSeen) options.onEnd(folder.attemptId);
         if (powerCut && was > 0 && chance.hit(0.5)) {
           folder.ticket = null;

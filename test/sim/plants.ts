@@ -17,7 +17,10 @@ type Body = (input: never, ctx: { id(kind: never): string }) => Steps<unknown>;
 
 const changed = (table: OperationTable, noun: string, verb: string, steps: (inner: Body) => Body): OperationTable => {
   const entry = table[noun]?.[verb] as Operation<never, unknown>;
-  return { ...table, [noun]: { ...table[noun], [verb]: { ...entry, steps: steps(entry.steps as Body) as typeof entry.steps } } };
+  return {
+    ...table,
+    [noun]: { ...table[noun], [verb]: { ...entry, steps: steps(entry.steps as Body) as typeof entry.steps } },
+  };
 };
 
 export function plantIn(table: OperationTable, plant: Plant): OperationTable {

@@ -33,7 +33,8 @@ export async function simulate(options: SimOptions): Promise<SimReport> {
   const again = `npm run sim -- --seed ${seed} --for ${days}d --hosts ${hosts} --loops ${loops}${faults ? "" : " --faults off"}`;
   return {
     seed,
-    broken: broken === null ? null : `${broken.invariant} at step ${world.time.steps}: ${broken.what}\n${again} --trace`,
+    broken:
+      broken === null ? null : `${broken.invariant} at step ${world.time.steps}: ${broken.what}\n${again} --trace`,
     steps: world.time.steps,
     crashes: world.crashes,
     slots: world.checks.tally(),

@@ -96,6 +96,8 @@ export interface HostTime {
   awake(): number;
   uptime(): number;
   readonly suspended: boolean;
+  /** When it last woke from a suspend, in true time. */
+  readonly wokeAt: number;
   /** Happens after that many awake milliseconds of this boot; never, when the host is rebooted before. */
   after(ms: number, happen: () => void): Cancel;
   suspend(ms: number): void;
@@ -111,6 +113,7 @@ export function createHostTime(time: Time, beginsAt: Instant): HostTime {
   let asleepSince: number | null = null;
   let boot = 0;
   let frozen: (() => void)[] = [];
+  let wokeAt = 0;
 
   const awake = () => (asleepSince ?? time.now) - bootedAt - asleepMs;
 
@@ -143,6 +146,9 @@ export function createHostTime(time: Time, beginsAt: Instant): HostTime {
     get suspended() {
       return asleepSince !== null;
     },
+    get wokeAt() {
+      return wokeAt;
+    },
     after,
     suspend(ms) {
       if (asleepSince !== null) return;
@@ -152,6 +158,7 @@ export function createHostTime(time: Time, beginsAt: Instant): HostTime {
         if (asleepSince === null || of !== boot) return;
         asleepMs += time.now - asleepSince;
         asleepSince = null;
+        wokeAt = time.now;
         const thawed = frozen;
         frozen = [];
         for (const arrive of thawed) time.at(time.now, arrive);
@@ -173,6 +180,7 @@ export function createHostTime(time: Time, beginsAt: Instant): HostTime {
 /** One daemon's process as time sees it: it can die, and it can be stopped for a while. */
 export interface Context {
   readonly alive: boolean;
+  readonly stalled: boolean;
   /** Lets something reach the process: at once, when it is stopped no more, or never. */
   deliver(happen: () => void): void;
   stall(ms: number): void;
@@ -186,6 +194,9 @@ export function createContext(host: HostTime): Context {
   return {
     get alive() {
       return alive;
+    },
+    get stalled() {
+      return stalled;
     },
     deliver(happen) {
       if (!alive) return;

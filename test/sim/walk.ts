@@ -28,7 +28,8 @@ export function* walk(schedule: Schedule, after: number, until: number): Generat
       return;
     case "interval": {
       const n = Math.max(1, Math.floor((after - schedule.anchorAt) / schedule.everyMs));
-      for (let at = schedule.anchorAt + n * schedule.everyMs; at <= until; at += schedule.everyMs) if (at > after) yield at;
+      for (let at = schedule.anchorAt + n * schedule.everyMs; at <= until; at += schedule.everyMs)
+        if (at > after) yield at;
       return;
     }
     case "cron": {
@@ -40,7 +41,8 @@ export function* walk(schedule: Schedule, after: number, until: number): Generat
       for (let at = Math.ceil((after + 1) / 60_000) * 60_000; at <= until; at += 60_000) {
         const local = new Date(at + offsetMs);
         if (!minutes.has(local.getUTCMinutes()) || !hours.has(local.getUTCHours())) continue;
-        if (!days.has(local.getUTCDate()) || !months.has(local.getUTCMonth() + 1) || !weekdays.has(local.getUTCDay())) continue;
+        if (!days.has(local.getUTCDate()) || !months.has(local.getUTCMonth() + 1) || !weekdays.has(local.getUTCDay()))
+          continue;
         yield at;
       }
       return;

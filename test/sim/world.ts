@@ -16,7 +16,16 @@ import { type Chance, chanceOf } from "./chance.ts";
 import { type Broken, type Checks, createChecks } from "./checks.ts";
 import { createMachine, type Machine, type Plan } from "./machine.ts";
 import { plantIn, type Plant } from "./plants.ts";
-import { clockOf, type Context, createContext, createHostTime, createTime, type HostTime, never, type Time } from "./time.ts";
+import {
+  clockOf,
+  type Context,
+  createContext,
+  createHostTime,
+  createTime,
+  type HostTime,
+  never,
+  type Time,
+} from "./time.ts";
 
 const HOUR = 3_600_000;
 const MINUTE = 60_000;
@@ -36,7 +45,7 @@ export interface WorldOptions {
 /** Limits that are coarser than a product's, so that a month takes seconds: nothing depends on their size. */
 export const simLimits: Limits = {
   ...defaultLimits,
-  longestSleepMs: 30 * MINUTE,
+  longestSleepMs: 5 * MINUTE,
   watchMs: 30_000,
   idleLookMs: 30_000,
   renewMs: 5 * MINUTE,
@@ -106,8 +115,7 @@ export function createWorld(options: WorldOptions): World {
   /** Until then the store answers nobody, in true time. */
   let awayUntil = 0;
 
-  const trace = (what: string) =>
-    options.trace?.(`${String(time.steps).padStart(7)} ${stamp(time.now)} ${what}`);
+  const trace = (what: string) => options.trace?.(`${String(time.steps).padStart(7)} ${stamp(time.now)} ${what}`);
   const fail = (found: Broken) => {
     trace(`BROKEN ${found.invariant}: ${found.what}`);
     broken ??= found;
@@ -136,7 +144,8 @@ export function createWorld(options: WorldOptions): World {
   });
   const [first] = hosts;
   // On one machine the store's clock is its host's; a database elsewhere has its own, whatever the hosts' say.
-  const storeNow = () => (hosts.length === 1 && first !== undefined ? first.time.now() : BEGINS_AT + Math.floor(time.now));
+  const storeNow = () =>
+    hosts.length === 1 && first !== undefined ? first.time.now() : BEGINS_AT + Math.floor(time.now);
 
   const table = options.plant === null ? operations : plantIn(operations, options.plant);
   const memory: MemoryStore<OperationTable> = openMemoryStore({
@@ -161,7 +170,11 @@ export function createWorld(options: WorldOptions): World {
       leaves: 0,
       printEveryMs: fate.int(100, 20_000),
       printsForMs: Number.POSITIVE_INFINITY,
-      shimDies: calm ? "never" : fate.hit(0.01) ? fate.pick(["before_ticket", "after_ticket", "while_running"] as const) : "never",
+      shimDies: calm
+        ? "never"
+        : fate.hit(0.01)
+          ? fate.pick(["before_ticket", "after_ticket", "while_running"] as const)
+          : "never",
       output: fate.hit(0.2) ? JSON.stringify({ nextAfterMs: fate.int(10 * MINUTE, 5 * HOUR) }) : null,
       unmet: null,
     };
@@ -169,7 +182,12 @@ export function createWorld(options: WorldOptions): World {
       case "long":
         return { ...plan, durationMs: fate.int(MINUTE, 8 * HOUR) };
       case "hang":
-        return { ...plan, durationMs: fate.hit(0.5) ? quick : 1_000 * HOUR, printsForMs: fate.int(0, HOUR), ignoresTerm: fate.hit(0.3) };
+        return {
+          ...plan,
+          durationMs: fate.hit(0.5) ? quick : 1_000 * HOUR,
+          printsForMs: fate.int(0, HOUR),
+          ignoresTerm: fate.hit(0.3),
+        };
       case "fail":
         return { ...plan, exit: fate.hit(0.6) ? fate.int(1, 140) : 0 };
       case "tree":
@@ -246,7 +264,13 @@ export function createWorld(options: WorldOptions): World {
 
   const GUARDED = new Set(["attempts.start", "attempts.run", "attempts.ending", "attempts.settle", "attempts.adopt"]);
 
-  function callStore(name: string, entry: Operation<never, unknown>, call: (input: unknown) => Promise<unknown>, input: unknown, context: Context | null): Promise<unknown> {
+  function callStore(
+    name: string,
+    entry: Operation<never, unknown>,
+    call: (input: unknown) => Promise<unknown>,
+    input: unknown,
+    context: Context | null,
+  ): Promise<unknown> {
     const attemptId = (input as { attemptId?: string } | undefined)?.attemptId;
     const token = (input as { token?: number } | undefined)?.token;
     const held = GUARDED.has(name) && attemptId !== undefined ? checks.heldToken(attemptId) : undefined;
@@ -259,7 +283,8 @@ export function createWorld(options: WorldOptions): World {
     }
     return answered.then(
       (answer) => {
-        if (options.trace !== null && name !== "hosts.renew") trace(`store ${name} ${brief(input)} -> ${brief(answer)}`);
+        if (options.trace !== null && name !== "hosts.renew")
+          trace(`store ${name} ${brief(input)} -> ${brief(answer)}`);
         if (entry.access !== "write") return answer;
         const said = typeof answer === "string" ? answer : (answer as { answer?: string } | null)?.answer;
         if (held !== undefined && said === "done" && attemptId !== undefined && token !== undefined) {
@@ -298,7 +323,9 @@ export function createWorld(options: WorldOptions): World {
       const group: Record<string, unknown> = {};
       for (const [verb, entry] of Object.entries(verbs)) {
         const name = `${noun}.${verb}`;
-        const call = (memory.store as Record<string, Record<string, (input: unknown) => Promise<unknown>>>)[noun]?.[verb];
+        const call = (memory.store as Record<string, Record<string, (input: unknown) => Promise<unknown>>>)[noun]?.[
+          verb
+        ];
         if (call === undefined) continue;
         group[verb] = (input: unknown) =>
           through(host, context, name, () => {
@@ -317,8 +344,10 @@ export function createWorld(options: WorldOptions): World {
     const { machine } = host;
     const spawner = machine.spawnerFor(context);
     const files = machine.filesFor(context);
-    const wrap = <In extends unknown[], Out>(what: string, work: (...input: In) => Promise<Out>) =>
-      (...input: In) => through(host, context, what, () => work(...input));
+    const wrap =
+      <In extends unknown[], Out>(what: string, work: (...input: In) => Promise<Out>) =>
+      (...input: In) =>
+        through(host, context, what, () => work(...input));
     return {
       clock: clockOf(host.time, context),
       random: { bytes: (count) => faultChance.bytes(count) },
@@ -333,10 +362,11 @@ export function createWorld(options: WorldOptions): World {
       },
       files: { ...files, output: wrap("output", files.output), remove: wrap("remove", files.remove) },
       notifier: {
-        hook: () => through(host, context, "hook", async () => {
-          await later(host, context, people.int(10, 5_000));
-          return { exit: 0, tail: "" };
-        }),
+        hook: () =>
+          through(host, context, "hook", async () => {
+            await later(host, context, people.int(10, 5_000));
+            return { exit: 0, tail: "" };
+          }),
       },
       startHeartbeat: (request) => startHeartbeat(host, context, store as unknown as Store, request),
       signToken: ({ runId, depth }) => `${runId}:${depth}`,
@@ -344,7 +374,10 @@ export function createWorld(options: WorldOptions): World {
         if (options.trace !== null) trace(`${nameOf(host)} ${level} ${event} ${brief(data)}`);
         if (event === "bug") {
           bugs.push(`${String(data?.["what"])}: ${String(data?.["message"])}`);
-          fail({ invariant: "bug", what: `${String(data?.["what"])}: ${String(data?.["stack"] ?? data?.["message"])}` });
+          fail({
+            invariant: "bug",
+            what: `${String(data?.["what"])}: ${String(data?.["stack"] ?? data?.["message"])}`,
+          });
         }
       },
     };
@@ -453,46 +486,64 @@ export function createWorld(options: WorldOptions): World {
   }
 
   const mishaps: readonly [everyMs: number, happen: (host: Host) => void][] = [
-    [36 * HOUR, (host) => {
-      const ms = faultChance.int(10_000, 9 * HOUR);
-      trace(`${nameOf(host)} sleeps for ${ms} ms`);
-      host.disturbedAt = time.now + ms;
-      host.time.suspend(ms);
-    }],
-    [96 * HOUR, (host) => {
-      const ms = faultChance.pick([HOUR, -HOUR, 5 * MINUTE, -5_000, 24 * HOUR]);
-      trace(`the clock of ${nameOf(host)} is set by ${ms} ms`);
-      host.disturbedAt = time.now;
-      host.time.step(ms);
-    }],
-    [160 * HOUR, (host) => reboot(host, faultChance.hit(0.5))],
-    [24 * HOUR, (host) => {
-      trace(`the spawner of ${nameOf(host)} dies`);
-      host.machine.killResident();
-    }],
-    [24 * HOUR, (host) => host.machine.stickResident(faultChance.int(1_000, 60_000))],
-    [30 * HOUR, (host) => {
-      const ms = faultChance.hit(0.5) ? faultChance.int(1_000, 20_000) : faultChance.int(MINUTE, 3 * HOUR);
-      trace(`${nameOf(host)} does nothing for ${ms} ms`);
-      host.disturbedAt = time.now + ms;
-      host.daemon?.context.stall(ms);
-    }],
-    [40 * HOUR, (host) => stopDaemon(host)],
-    [40 * HOUR, () => {
-      awayUntil = time.now + faultChance.int(500, 20 * MINUTE);
-      trace(`the store is away for ${awayUntil - time.now} ms`);
-      for (const host of hosts) host.disturbedAt = awayUntil;
-    }],
-    [80 * HOUR, (host) => {
-      const ms = faultChance.int(MINUTE, 3 * HOUR);
-      trace(`the disk of ${nameOf(host)} is full for ${ms} ms`);
-      host.machine.freeBytes = 1_000;
-      host.disturbedAt = time.now + ms;
-      time.at(time.now + ms, () => {
-        host.machine.freeBytes = 100 * simLimits.minFreeBytes;
+    [
+      36 * HOUR,
+      (host) => {
+        const ms = faultChance.int(10_000, 9 * HOUR);
+        trace(`${nameOf(host)} sleeps for ${ms} ms`);
+        host.disturbedAt = time.now + ms;
+        host.time.suspend(ms);
+      },
+    ],
+    [
+      96 * HOUR,
+      (host) => {
+        const ms = faultChance.pick([HOUR, -HOUR, 5 * MINUTE, -5_000, 24 * HOUR]);
+        trace(`the clock of ${nameOf(host)} is set by ${ms} ms`);
         host.disturbedAt = time.now;
-      });
-    }],
+        host.time.step(ms);
+      },
+    ],
+    [160 * HOUR, (host) => reboot(host, faultChance.hit(0.5))],
+    [
+      24 * HOUR,
+      (host) => {
+        trace(`the spawner of ${nameOf(host)} dies`);
+        host.machine.killResident();
+      },
+    ],
+    [24 * HOUR, (host) => host.machine.stickResident(faultChance.int(1_000, 60_000))],
+    [
+      30 * HOUR,
+      (host) => {
+        const ms = faultChance.hit(0.5) ? faultChance.int(1_000, 20_000) : faultChance.int(MINUTE, 3 * HOUR);
+        trace(`${nameOf(host)} does nothing for ${ms} ms`);
+        host.disturbedAt = time.now + ms;
+        host.daemon?.context.stall(ms);
+      },
+    ],
+    [40 * HOUR, (host) => stopDaemon(host)],
+    [
+      40 * HOUR,
+      () => {
+        awayUntil = time.now + faultChance.int(500, 20 * MINUTE);
+        trace(`the store is away for ${awayUntil - time.now} ms`);
+        for (const host of hosts) host.disturbedAt = awayUntil;
+      },
+    ],
+    [
+      80 * HOUR,
+      (host) => {
+        const ms = faultChance.int(MINUTE, 3 * HOUR);
+        trace(`the disk of ${nameOf(host)} is full for ${ms} ms`);
+        host.machine.freeBytes = 1_000;
+        host.disturbedAt = time.now + ms;
+        time.at(time.now + ms, () => {
+          host.machine.freeBytes = 100 * simLimits.minFreeBytes;
+          host.disturbedAt = time.now;
+        });
+      },
+    ],
   ];
 
   /** Happens again and again after pauses of about that length. */
@@ -541,7 +592,15 @@ export function createWorld(options: WorldOptions): World {
       return {
         kind: "cron",
         zone,
-        expression: people.pick(["0 */2 * * *", "30 4 * * *", "*/45 * * * *", "15 9-17 * * 1-5", "0 0,12 * * *", "5 3 1,15 * *", "10/30 6 * * *"]),
+        expression: people.pick([
+          "0 */2 * * *",
+          "30 4 * * *",
+          "*/45 * * * *",
+          "15 9-17 * * 1-5",
+          "0 0,12 * * *",
+          "5 3 1,15 * *",
+          "10/30 6 * * *",
+        ]),
       };
     if (kind < 0.95) return { kind: "dynamic", firstAt: now + MINUTE };
     return { kind: "once", at: now + people.int(-HOUR, 48 * HOUR) };
@@ -563,7 +622,9 @@ export function createWorld(options: WorldOptions): World {
       noun,
       Object.fromEntries(
         Object.entries(verbs).map(([verb, entry]) => {
-          const call = (memory.store as Record<string, Record<string, (input: unknown) => Promise<unknown>>>)[noun]?.[verb];
+          const call = (memory.store as Record<string, Record<string, (input: unknown) => Promise<unknown>>>)[noun]?.[
+            verb
+          ];
           return [verb, (input: unknown) => callStore(`${noun}.${verb}`, entry, call as never, input, null)];
         }),
       ),
@@ -621,17 +682,22 @@ export function createWorld(options: WorldOptions): World {
     if (what < 0.3) {
       const runId = await someRun(true);
       if (runId !== null)
-        await wish("runs.cancel", (store) => store.runs.cancel({ runId, by: "person", reason: "not needed", limits: simLimits }));
+        await wish("runs.cancel", (store) =>
+          store.runs.cancel({ runId, by: "person", reason: "not needed", limits: simLimits }),
+        );
       return;
     }
     if (what < 0.35) {
       const runId = await someRun(false);
-      if (runId !== null) await wish("runs.retry", (store) => store.runs.retry({ runId, by: "person", limits: simLimits }));
+      if (runId !== null)
+        await wish("runs.retry", (store) => store.runs.retry({ runId, by: "person", limits: simLimits }));
       return;
     }
     if (what < 0.38 || loopId === null) return addLoop();
     if (what < 0.5) {
-      await wish("loops.runNow", (store) => store.loops.runNow({ loopId, by: "person", parentRunId: null, limits: simLimits }));
+      await wish("loops.runNow", (store) =>
+        store.loops.runNow({ loopId, by: "person", parentRunId: null, limits: simLimits }),
+      );
     } else if (what < 0.65) {
       const habit = people.pick(HABITS);
       const change = {
@@ -662,12 +728,14 @@ export function createWorld(options: WorldOptions): World {
 
   function lookAround(): void {
     for (const host of hosts) {
-      const undisturbed = time.now - host.disturbedAt;
-      if (host.daemon?.engine == null || host.daemon.stopping || host.time.suspended || undisturbed < REST_MS) continue;
-      if (time.now < awayUntil + REST_MS) continue;
-      checks.onRest(host.id, storeNow(), REST_MS - MINUTE);
+      const short = host.machine.freeBytes < simLimits.minFreeBytes;
+      if (host.time.suspended || short || host.daemon?.context.stalled === true) host.disturbedAt = time.now;
+      const undisturbed = time.now - Math.max(host.disturbedAt, host.time.wokeAt);
+      const idle = host.daemon?.engine == null || host.daemon.stopping;
+      if (idle || undisturbed < REST_MS || time.now < awayUntil + REST_MS) checks.onUnrest(host.id);
+      else checks.onRest(host.id, storeNow(), REST_MS - MINUTE);
     }
-    time.at(time.now + 20 * MINUTE, lookAround);
+    time.at(time.now + 4 * MINUTE, lookAround);
   }
 
   async function runUntil(ms: number): Promise<void> {
@@ -708,10 +776,22 @@ export function createWorld(options: WorldOptions): World {
         await wish("loops.unarchive", (store) => store.loops.unarchive({ loopId, limits: simLimits }));
         await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
         await wish("loops.edit", (store) =>
-          store.loops.edit({ loopId, change: { schedule: { kind: "once", at: storeNow() + 365 * 24 * HOUR } }, limits: simLimits }),
+          store.loops.edit({
+            loopId,
+            change: { schedule: { kind: "once", at: storeNow() + 365 * 24 * HOUR } },
+            limits: simLimits,
+          }),
         );
       }
-      await runUntil(time.now + 10 * 24 * HOUR);
+      // As long as something comes to its end, more may: a long queue of long runs takes its time.
+      for (
+        let before = -1, left = checks.unfinished();
+        broken === null && left > 0 && left !== before;
+        left = checks.unfinished()
+      ) {
+        before = left;
+        await runUntil(time.now + 2 * 24 * HOUR);
+      }
       if (broken === null) checks.onDrained();
       for (const host of hosts)
         if (broken === null && host.machine.liveProcesses() > 0)
@@ -723,7 +803,8 @@ export function createWorld(options: WorldOptions): World {
 const unreachableStore = () => new AppError("unreachable", "store_unreachable", "the store does not answer");
 
 const brief = (value: unknown): string => {
-  const text = JSON.stringify(value, (key, inner: unknown) => (key === "limits" || key === "run" ? undefined : inner)) ?? "";
+  const text =
+    JSON.stringify(value, (key, inner: unknown) => (key === "limits" || key === "run" ? undefined : inner)) ?? "";
   return text.length > 300 ? `${text.slice(0, 300)}...` : text;
 };
 
