@@ -107,7 +107,7 @@ describe("expectations", () => {
   test("commit: a new commit on HEAD or a branch; a checkout or a reset of what was there is none", async () => {
     repository();
     git("branch", "other");
-    const commit = "git -c user.name=T -c user.email=t@example.org commit -q --allow-empty -m more";
+    const commit = "git -c user.name=T -c user.email=t@example.org commit -q --allow-empty -m more"; // the same commit twice in a second is one commit
     expect(await unmet("echo 2 >tracked", ["commit"])).toMatch(/there is no new one/);
     expect(await unmet("git checkout -q other", ["commit"])).toMatch(/there is no new one/);
     expect(await unmet(commit, ["commit"])).toBeNull();
@@ -115,7 +115,7 @@ describe("expectations", () => {
     expect(await unmet(`git checkout -q -b side && ${commit} && git checkout -q main`, ["commit", "changes"])).toMatch(
       /nothing changed|^null$/,
     );
-    expect(await unmet(`git checkout -q --detach && ${commit}`, ["commit"])).toBeNull();
+    expect(await unmet(`git checkout -q --detach && ${commit}-detached`, ["commit"])).toBeNull();
   });
 
   test("a repository's own hooks and monitor do not run for a look", async () => {
