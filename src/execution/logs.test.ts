@@ -270,7 +270,7 @@ describe("followLog", () => {
     appendFileSync(out(), "second\n");
     await follower.sees("second");
     follower.end();
-    expect(await follower.done).toBe("a long first text\n\n[... the program emptied this output ...]\nsecond\n");
+    expect(await follower.done).toBe("a long first text\n[... the program emptied this output ...]\nsecond\n");
   });
 
   test("a deleted file is followed by its descriptor, a replaced one is told of", async () => {

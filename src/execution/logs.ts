@@ -281,12 +281,21 @@ export async function* followLog(
     else at = holeAtStart.from;
 
     let replaced = false;
+    let withinLine = false; // a note of ours begins a line of its own
+    const piece = (text: string, next: number): LogPiece => {
+      if (text !== "") withinLine = !text.endsWith("\n");
+      return { text, next };
+    };
+    const note = (before: string, what: string, next: number): LogPiece => {
+      const within = before === "" ? withinLine : !before.endsWith("\n");
+      return piece(`${before}${within ? "\n" : ""}${what}\n`, next);
+    };
     for (;;) {
       if (isLeft()) return;
       const last = request.ended.aborted;
       const now = await file.stat();
       if (now.size < at) {
-        yield { text: `${pipe.end()}\n[... the program emptied this output ...]\n`, next: 0 };
+        yield note(pipe.end(), "[... the program emptied this output ...]", 0);
         await begin(0, 0);
         continue;
       }
@@ -294,9 +303,9 @@ export async function* followLog(
       if (hole !== undefined && hole.from <= at && at < hole.to) {
         const shown = pipe.cut();
         const next = Math.min(now.size, hole.to + marginBytes);
-        const note = droppedNote(next - Math.max(0, at - marginBytes));
+        const dropped = next - Math.max(0, at - marginBytes);
         await begin(next, Math.min(now.size, hole.to));
-        yield { text: `${shown}${shown === "" || shown.endsWith("\n") ? "" : "\n"}${note}\n`, next };
+        yield note(shown, droppedNote(dropped), next);
         continue;
       }
       const end = hole !== undefined && at < hole.from ? Math.min(now.size, hole.from) : now.size;
@@ -305,7 +314,7 @@ export async function* followLog(
         if (readHole()?.to !== hole?.to) continue; // a punch came between: this may be zeros
         at += bytes.length;
         const text = pipe.push(bytes);
-        if (text !== "") yield { text, next: at };
+        if (text !== "") yield piece(text, at);
         continue;
       }
       if (last) break;
@@ -313,16 +322,13 @@ export async function* followLog(
         const there = await stat(place).catch(() => null); // gone: the descriptor still has it
         if (there !== null && there.ino !== now.ino) {
           replaced = true;
-          yield {
-            text: "\n[... this output's file was replaced; following the one that is still written to ...]\n",
-            next: at,
-          };
+          yield note("", "[... this output's file was replaced; following the one that is still written to ...]", at);
         }
       }
       await wait();
     }
     const text = pipe.end();
-    if (text !== "") yield { text, next: at };
+    if (text !== "") yield piece(text, at);
   } finally {
     await file.close();
   }

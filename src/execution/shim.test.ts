@@ -1,0 +1,58 @@
+import { spawnSync } from "node:child_process";
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { findTool } from "./resident.ts";
+import { quote, requestText } from "./shim.ts";
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "drover-shim-"));
+});
+afterEach(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe.each(["dash", "bash"])("a request to a resident %s", (shell) => {
+  const path = findTool(shell);
+
+  test.skipIf(path === null)("cut at any byte, starts nothing or the whole", () => {
+    // Stands in for `setsid -f sh SHIM ...`: writes down what it was started with.
+    const recorder = join(folder, "recorder");
+    writeFileSync(recorder, `#!/bin/sh\nprintf '%s|' "$A" "$B" "$@" >>${quote(join(folder, "started"))}\n`);
+    chmodSync(recorder, 0o755);
+    const text = requestText(quote(recorder), "/bin/sh", {
+      environment: { A: "1 '2'", B: "x\ny" },
+      argv: ["/shim", "/dir with space", "it's", "$(id)", "a;b", "}", "last"],
+    });
+    const bytes = Buffer.from(text);
+    const whole = "1 '2'|x\ny|/bin/sh|/shim|/dir with space|it's|$(id)|a;b|}|last|";
+    let wholes = 0;
+    for (let cut = 0; cut <= bytes.length; cut++) {
+      rmSync(join(folder, "started"), { force: true });
+      spawnSync(path ?? "", ["-s"], {
+        input: bytes.subarray(0, cut),
+        stdio: ["pipe", "ignore", "ignore"],
+        env: { PATH: "/usr/bin:/bin" },
+      });
+      if (!existsSync(join(folder, "started"))) continue;
+      wholes++;
+      expect(readFileSync(join(folder, "started"), "utf8"), `cut at ${cut}`).toBe(whole);
+    }
+    // With its last newline missing, a request is whole all the same.
+    expect(wholes).toBe(2);
+  });
+
+  test.skipIf(path === null)("a request that cannot be understood does not stop the next one", () => {
+    const mark = join(folder, "next");
+    const bad = requestText("/no/such/launcher", "/bin/sh", { environment: {}, argv: ["x"] });
+    const good = requestText("/bin/touch", mark, { environment: {}, argv: [] });
+    spawnSync(path ?? "", ["-s"], {
+      input: bad + good,
+      stdio: ["pipe", "ignore", "ignore"],
+      env: { PATH: "/usr/bin:/bin" },
+    });
+    expect(existsSync(mark)).toBe(true);
+  });
+});
