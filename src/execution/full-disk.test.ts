@@ -18,12 +18,12 @@ describe.skipIf(!mayMount)("a full disk", () => {
   beforeEach(() => {
     disk = mkdtempSync(join(tmpdir(), "drover-full-"));
     cwd = mkdtempSync(join(tmpdir(), "drover-work-"));
-    execFileSync("mount", ["-t", "tmpfs", "-o", "size=128k", "tmpfs", disk]);
+    execFileSync("/bin/mount", ["-t", "tmpfs", "-o", "size=128k", "tmpfs", disk]);
     spawner = openSpawner({ runsFolder: join(disk, "runs"), log: () => {}, cgroups: false });
   });
   afterEach(async () => {
     await spawner.close();
-    execFileSync("umount", ["-l", disk]);
+    execFileSync("/bin/umount", ["-l", disk]);
     rmSync(disk, { recursive: true });
     rmSync(cwd, { recursive: true });
   });

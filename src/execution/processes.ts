@@ -1,5 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
+import { setImmediate as nextTurn } from "node:timers/promises";
 
 /** One living or dead entry of the process table. */
 export interface Process {
@@ -213,15 +214,9 @@ function procTable(): ProcessTable {
       const before = load();
       const pids = since === null || before === null ? null : candidates(since, before.lastPid, before.threads);
       if (pids !== null) return Promise.resolve(looking(() => take(pids, false), before));
-      waiting ??= new Promise((resolve, reject) => {
-        setImmediate(() => {
-          waiting = null;
-          try {
-            resolve(looking(everything));
-          } catch (error) {
-            reject(error);
-          }
-        });
+      waiting ??= nextTurn().then(() => {
+        waiting = null;
+        return looking(everything);
       });
       return waiting;
     },

@@ -23,7 +23,7 @@ function residents(): { pid: number; words: string }[] {
   const own = table.snapshot().byParent.get(process.pid) ?? [];
   return own.filter(isAlive).flatMap(({ pid }) => {
     const words = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim();
-    return / -s$/.test(words) || words.includes("node:child_process") ? [{ pid, words }] : [];
+    return words.endsWith(" -s") || words.includes("node:child_process") ? [{ pid, words }] : [];
   });
 }
 
