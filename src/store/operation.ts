@@ -1,7 +1,7 @@
 /** The vocabulary of the store's operations: each is one transaction, written once, driven by every store. */
 import type { IdKind } from "../core/ids.ts";
 import { ensure } from "../core/errors.ts";
-import { sql, storeNow } from "./sql.ts";
+import { render, sql, storeNow } from "./sql.ts";
 import type { Sql } from "./sql.ts";
 
 /** What one statement gave. `changes` are the rows written or returned. */
@@ -32,12 +32,12 @@ export interface Refusal {
  */
 export class StatementFailed extends Error {
   override readonly name = "StatementFailed";
-  /** The statement, for its text; its values are not for logs. */
-  readonly query: Sql | undefined;
+  /** The statement's text in SQLite's spelling; its values are not for logs. */
+  readonly statement: string;
 
   constructor(query: Sql | undefined, cause: unknown) {
     super(cause instanceof Error ? cause.message : String(cause), { cause });
-    this.query = query;
+    this.statement = query ? render(query, "sqlite").text : "";
   }
 }
 
@@ -136,7 +136,12 @@ export const read = <In, Out>(name: string, steps: (input: In, ctx: Context) => 
 /** Operations by noun and verb; each one's name is `<noun>.<verb>` by its place. */
 export type OperationTable = Readonly<Record<string, Readonly<Record<string, Operation<never, unknown>>>>>;
 
-type Call<In, Out> = unknown extends In ? () => Promise<Out> : (input: In) => Promise<Out>;
+/** A body without a parameter makes a call without one; its input type is inferred as one of the two ends of all types. */
+type Call<In, Out> = [In] extends [never]
+  ? () => Promise<Out>
+  : unknown extends In
+    ? () => Promise<Out>
+    : (input: In) => Promise<Out>;
 
 /** The port that a table of operations makes: `store.<noun>.<verb>(input)`. */
 export type StoreOf<Table extends OperationTable> = {

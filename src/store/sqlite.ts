@@ -252,8 +252,8 @@ export async function openWorkerStore<Table extends OperationTable>(
 
   const call = async (operation: AnyOperation, input: unknown): Promise<unknown> => {
     if (operation.access === "read") return reader.run(operation, input);
-    if (dead) throw storeUnreachable(file, "its writer ended", dead, "restart drover; what was acknowledged is stored");
     ensure(!closing, "the store is closed");
+    if (dead) throw storeUnreachable(file, "its writer ended", dead, "restart drover; what was acknowledged is stored");
     wroteSince = true;
     const answer = await new Promise<WireAnswer>((resolve) => {
       waiting.push({ name: operation.name, input, resolve });
@@ -466,10 +466,14 @@ export function openMemoryStore<Table extends OperationTable>(options: MemorySto
   const call = async (operation: AnyOperation, input: unknown): Promise<unknown> => {
     const instant = clock.now();
     if (operation.access === "read") {
+      // There is no second connection to a store in memory, so this one is read only for a moment.
+      connection.pragma("query_only = 1");
       try {
         return runRead(connection, operation, input, instant, mint);
       } catch (error) {
         throw toStoreError(error, place, operation.name);
+      } finally {
+        connection.pragma("query_only = 0");
       }
     }
     const [answer] = runGroup([{ operation, input }], {

@@ -82,6 +82,9 @@ export const table = {
       );
       return { notes: notes[0]?.n ?? -1, halves: halves[0]?.n ?? -1, sum: sum[0]?.n ?? -1 };
     }),
+    sly: read("notes.sly", function* ({ id }: { readonly id: string }): Steps<void> {
+      yield* runAll(sql`insert into notes (id, at) values (${id}, ${storeNow})`);
+    }),
     /** Writes and then refuses as an operation does that found its input wrong. */
     refuse: operation("notes.refuse", function* ({ id }: { readonly id: string }): Steps<void> {
       yield* runAll(sql`insert into notes (id, at) values (${id}, ${storeNow})`);
@@ -168,7 +171,7 @@ export const table = {
     }),
     truths: read("notes.truths", function* ({ id }: { readonly id: string }): Steps<unknown> {
       return yield* one(
-        sql`select exists (select 1 from notes where id = ${id}) as there, cast(${5} as bigint) / 2 as half, cast(${null} as text) as nothing`,
+        sql`select exists (select 1 from notes where id = ${id}) as there, cast(${5} as bigint) / 2 as half, cast(${null} as text) as missing`,
       );
     }),
   },
