@@ -1,6 +1,15 @@
 /** Throw-away PostgreSQL clusters: no port, no trace, gone with the one who started them. */
 import { execFileSync, spawnSync } from "node:child_process";
-import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -153,13 +162,36 @@ export async function startPostgres({
     crash() {
       const pid = serverPid();
       if (pid === null) return;
-      // The children end by themselves when they see that their parent is gone.
+      // The others end by themselves when they see that their parent is gone.
       process.kill(pid, "SIGKILL");
+      const endsAt = performance.now() + 10_000;
+      while (worksIn(data)) {
+        if (performance.now() > endsAt) throw new Error("the server's processes did not end");
+        Atomics.wait(nap, 0, 0, 10);
+      }
+      // Nobody may have taken the dead server's exit status yet, and its number then still looks alive.
+      rmSync(join(data, "postmaster.pid"), { force: true });
+      rmSync(join(folder, ".s.PGSQL.5432.lock"), { force: true });
     },
     restart() {
       start();
     },
   };
+}
+
+const nap = new Int32Array(new SharedArrayBuffer(4));
+
+/** Whether a process has this folder as its own: each process of a server has its data's. */
+function worksIn(folder: string): boolean {
+  return readdirSync("/proc").some((entry) => {
+    if (!/^\d+$/.test(entry)) return false;
+    try {
+      return readlinkSync(join("/proc", entry, "cwd")) === folder;
+    } catch {
+      // It ended meanwhile, or is somebody else's.
+      return false;
+    }
+  });
 }
 
 let made = 0;

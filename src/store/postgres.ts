@@ -299,6 +299,8 @@ export async function openPostgresStore<Table extends OperationTable>(
   } as ClientConfig);
   // A connection that breaks while nobody uses it leaves the pool; the next caller gets another.
   pool.on("error", () => undefined);
+  // One that breaks while it is used tells its statements; an event that nobody hears would end the process.
+  pool.on("connect", (client) => client.on("error", () => undefined));
 
   const begins = {
     read: "begin isolation level repeatable read read only",
@@ -327,9 +329,11 @@ export async function openPostgresStore<Table extends OperationTable>(
   }
 
   const own = randomBytes(8).toString("hex");
+  let closing = false;
   let notifiedAt = -Infinity;
   let trailing: NodeJS.Timeout | undefined;
   const notifyLater = (): void => {
+    if (closing) return;
     trailing ??= setTimeout(() => {
       trailing = undefined;
       notifiedAt = performance.now();
@@ -338,7 +342,6 @@ export async function openPostgresStore<Table extends OperationTable>(
     }, limits.notifyEveryMs);
   };
 
-  let closing = false;
   const attempt = async (operation: Operation<never, unknown>, input: unknown): Promise<unknown> => {
     const client = await pool.connect();
     let inside = false;
@@ -353,7 +356,11 @@ export async function openPostgresStore<Table extends OperationTable>(
               : { text: `select ${wrote} as wrote`, values: [] };
           },
           committed(row) {
-            if (!inside && row?.wrote === 1 && !closing) notifyLater();
+            if (row?.wrote !== 1) return;
+            if (!inside) return notifyLater();
+            // It speaks for all who committed before it.
+            clearTimeout(trailing);
+            trailing = undefined;
           },
         }
       : undefined;
