@@ -10,13 +10,13 @@ export default {
     "test/setup-*.ts",
     // Built by their path, in tests and scripts.
     "test/sim/cli.ts",
-    "test/store/writer.ts",
+    "test/store/*.ts",
     "bench/*.{mjs,ts}",
   ],
   project: ["src/**/*.ts", "test/**/*.ts", "scripts/**/*.mjs", "bench/**/*.{mjs,ts}"],
   // The linter and its reader of types are started by name, in scripts/parts.mjs.
   ignoreDependencies: ["oxlint", "oxlint-tsgolint"],
-  ignoreBinaries: ["apt-get"],
+  ignoreBinaries: ["apt-get", "pg_config"],
   // Types of an exported function's arguments and answer are part of it, whoever names them.
   exclude: ["types"],
   // What its own file uses is not dead, only wider open than it has to be.

@@ -35,6 +35,3 @@ export async function buildWorker(entry: string): Promise<URL> {
   }
   return pathToFileURL(file);
 }
-
-/** The product's writer thread, built from the sources as they are. */
-export const buildWriter = (): Promise<URL> => buildWorker("src/store/sqlite-writer.ts");

@@ -100,7 +100,8 @@ forEach("operations", (open, kind) => {
       );
       expect(error).toBeInstanceOf(OperationFailed);
       expect(error?.message).toMatch(/^notes\.collide(Last)?: .*(UNIQUE|unique)/);
-      const stacks = `${error?.stack}\n${(error?.cause as Error).stack}`;
+      const cause = error?.cause as Error | undefined;
+      const stacks = `${error?.stack}\n${cause?.stack}`;
       // A worker's bundle and a transformed source both keep the names of functions.
       expect(stacks).toMatch(/StatementFailed/);
       if (kind.way === "worker") expect(error?.stack).toContain("theCaller");

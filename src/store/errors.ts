@@ -166,7 +166,7 @@ export function isConnectionLost(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const state = sqlState(error);
   // 57P01 to 57P03: the server stops, crashed, starts. 25P03: it ended our idle transaction.
-  if (state !== undefined && (/^08/.test(state) || /^57P0[1-3]$/.test(state) || state === "25P03")) return true;
+  if (state !== undefined && (state.startsWith("08") || /^57P0[1-3]$/.test(state) || state === "25P03")) return true;
   const { code } = error as { readonly code?: unknown };
   if (typeof code === "string" && NETWORK.has(code)) return true;
   return /^Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect|^Connection ended/.test(

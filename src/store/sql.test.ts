@@ -159,7 +159,7 @@ describe("the sql tag", () => {
 
   test("errors for people say what to do", () => {
     try {
-      sql`select ${"\0"}`;
+      render(sql`select ${"\0"}`, "sqlite");
       expect.unreachable();
     } catch (error) {
       expect(error).toBeInstanceOf(AppError);

@@ -1,7 +1,8 @@
 /** The writer's thread: takes messages of callers, joins them into commits, keeps the log short, renews leases. */
 import { statSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
-import { AppError, ensure } from "../core/errors.ts";
+import type { AppError } from "../core/errors.ts";
+import { ensure } from "../core/errors.ts";
 import { mintId } from "./driver.ts";
 import { newerSchema, toStoreError, toWire } from "./errors.ts";
 import type { WireError } from "./errors.ts";
