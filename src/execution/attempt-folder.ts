@@ -22,7 +22,7 @@ import { parseIdentity } from "./processes.ts";
  * | `../ended/<folder>` | shim, last | a bell, never evidence |
  *
  * Lines of `run`, each counting only with its newline: `go` (ticket of the shim) or `void` (tombstone); then `group PATH`
- * (it entered that cgroup), `reaper yes` (it is a child subreaper), `cmd STAT` (the command's own process, `cmd -` where
+ * (it entered that cgroup), `readers PID PID` (the two that write what comes through the pipes), `reaper yes` (it is a child subreaper), `cmd STAT` (the command's own process, `cmd -` where
  * unknown), `nocwd`, `nocmd`, `noexec`, `exit N UPTIME`, `left N` (children that a subreaper still has).
  */
 export const FILES = {
@@ -78,6 +78,8 @@ export interface RunRecord {
   readonly exit: { readonly status: number; readonly uptimeMs: number | null } | null;
   readonly cgroup: string | null;
   readonly reaper: boolean;
+  /** Our own processes in the tree: they end by themselves when the last writer is gone. */
+  readonly readers: readonly number[];
   /** Children that the shim as a subreaper had at its end. */
   readonly left: number | null;
 }
@@ -92,6 +94,7 @@ export function parseRun(text: string): RunRecord {
   let exit: RunRecord["exit"] = null;
   let cgroup: string | null = null;
   let reaper = false;
+  let readers: number[] = [];
   let left: number | null = null;
   for (const line of lines.slice(1)) {
     const space = line.indexOf(" ");
@@ -120,6 +123,9 @@ export function parseRun(text: string): RunRecord {
       case "reaper":
         reaper = rest === "yes";
         break;
+      case "readers":
+        readers = rest.split(" ").map(Number);
+        break;
       case "left":
         left = /^\d+$/.test(rest) ? Number(rest) : null;
         break;
@@ -133,6 +139,7 @@ export function parseRun(text: string): RunRecord {
     exit,
     cgroup,
     reaper,
+    readers,
     left,
   };
 }

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 
 /** Makes a cgroup for each attempt, where this process may: as root, or in a subtree that was delegated to us. */
@@ -25,8 +25,10 @@ export function openCgroups(runsFolder: string): Cgroups | null {
     mkdirSync(place, { recursive: true });
     // Those of attempts that ended while nobody looked; the kernel refuses the others.
     const tidy = () => {
-      for (const entry of readdirSync(place, { withFileTypes: true }))
+      // Gone when another spawner of this folder has closed.
+      for (const entry of existsSync(place) ? readdirSync(place, { withFileTypes: true }) : []) {
         if (entry.isDirectory()) removeEmpty(join(place, entry.name));
+      }
     };
     tidy();
     // To be allowed to make it is not to be allowed to move into it: the first shim finds out and goes on without.
@@ -34,7 +36,7 @@ export function openCgroups(runsFolder: string): Cgroups | null {
       make(folder) {
         const cgroup = join(place, folder);
         try {
-          mkdirSync(cgroup);
+          mkdirSync(cgroup, { recursive: true });
           return cgroup;
         } catch {
           return null; // the limit of cgroups, or the hierarchy was taken from us

@@ -66,7 +66,15 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
       let report: EndReport | null = null;
       if (pid !== undefined && (timedOut || sweep)) {
         const since = forks === null ? null : { pid, forks };
-        const tree = { leader, since, recorder: false, mark: `${ERRAND_MARK}=${id}`, cgroup: null, reaper: false };
+        const tree = {
+          leader,
+          since,
+          recorder: false,
+          own: [],
+          mark: `${ERRAND_MARK}=${id}`,
+          cgroup: null,
+          reaper: false,
+        };
         report = await endTree(tree, timedOut ? (errand.graceMs ?? 0) : 0, table).catch(() => null);
       }
       child.stdout.destroy();

@@ -148,8 +148,10 @@ function peek(path: string): Buffer | null {
   }
 }
 
-/** Beyond this many possible pids a look at everything is no dearer. */
-const MAX_CANDIDATES = 500;
+/** Up to this many possible pids, a look of one's own is cheaper than a share of a look at everything. */
+const MAX_CANDIDATES = 100;
+/** A look at everything gives way to other work after this many processes: 5 ms or so. */
+const SLICE = 100;
 
 /** Kernel threads have neither environment nor anything of ours, and are the children of this one. */
 const KTHREADD = 2;
@@ -171,22 +173,32 @@ function procTable(): ProcessTable {
     const found = /^processes (\d+)$/m.exec(peek("/proc/stat")?.toString("latin1") ?? "");
     return found === null ? null : Number(found[1]);
   };
-  const take = (pids: Iterable<number>, whole: boolean): Snapshot => {
+  /** Collects processes with their marks, then makes a snapshot of them. */
+  const collector = () => {
     const all: Process[] = [];
     const marks = new Map<string, string[]>();
-    for (const pid of pids) {
-      const found = read(pid);
-      if (found === null) continue;
-      all.push(found);
-      if (!isAlive(found) || found.parent === KTHREADD) continue;
-      const key = `${found.pid}:${found.started}`;
-      const seen = remembered.get(key) ?? readMarks(found.pid);
-      if (seen.length > 0) marks.set(key, seen);
-    }
-    // Only a look at everything tells which of the remembered are gone.
-    if (whole) remembered = marks;
-    else for (const [key, seen] of marks) remembered.set(key, seen);
-    return index(all, (found) => marks.get(`${found.pid}:${found.started}`) ?? []);
+    return {
+      add(pid: number) {
+        const found = read(pid);
+        if (found === null) return;
+        all.push(found);
+        if (!isAlive(found) || found.parent === KTHREADD) return;
+        const key = `${found.pid}:${found.started}`;
+        const seen = remembered.get(key) ?? readMarks(found.pid);
+        if (seen.length > 0) marks.set(key, seen);
+      },
+      snapshot(whole: boolean): Snapshot {
+        // Only a look at everything tells which of the remembered are gone.
+        if (whole) remembered = marks;
+        else for (const [key, seen] of marks) remembered.set(key, seen);
+        return index(all, (found) => marks.get(`${found.pid}:${found.started}`) ?? []);
+      },
+    };
+  };
+  const take = (pids: Iterable<number>, whole: boolean): Snapshot => {
+    const found = collector();
+    for (const pid of pids) found.add(pid);
+    return found.snapshot(whole);
   };
   const everything = () => take(pidsOf(readdirSync("/proc")), true);
 
@@ -199,11 +211,19 @@ function procTable(): ProcessTable {
     if (length > MAX_CANDIDATES || length > made + threads + 1000) return null;
     return Array.from({ length }, (_, i) => (since.pid + i < pidMax ? since.pid + i : since.pid + i - pidMax));
   };
-  const looking = (snapshot: () => Snapshot, before = load()): Look => {
-    const taken = snapshot();
-    return { snapshot: taken, quiet: before !== null && before.lastPid === load()?.lastPid };
+  const isQuiet = (before: ReturnType<typeof load>): boolean => before !== null && before.lastPid === load()?.lastPid;
+  const lookAtEverything = async (): Promise<Look> => {
+    const before = load();
+    const found = collector();
+    let count = 0;
+    for (const pid of pidsOf(readdirSync("/proc"))) {
+      found.add(pid);
+      if (++count % SLICE === 0) await nextTurn();
+    }
+    return { snapshot: found.snapshot(true), quiet: isQuiet(before) };
   };
 
+  let running: Promise<Look> | null = null;
   let waiting: Promise<Look> | null = null;
   return {
     backend: "proc",
@@ -213,10 +233,13 @@ function procTable(): ProcessTable {
     look(since) {
       const before = load();
       const pids = since === null || before === null ? null : candidates(since, before.lastPid, before.threads);
-      if (pids !== null) return Promise.resolve(looking(() => take(pids, false), before));
-      waiting ??= nextTurn().then(() => {
+      if (pids !== null) return Promise.resolve({ snapshot: take(pids, false), quiet: isQuiet(before) });
+      waiting ??= (running ?? nextTurn()).then(() => {
         waiting = null;
-        return looking(everything);
+        running = lookAtEverything().finally(() => {
+          running = null;
+        });
+        return running;
       });
       return waiting;
     },

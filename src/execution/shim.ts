@@ -43,7 +43,9 @@ if [ "$DROVER_X_O" = pipe ]; then
   # Held open for both directions: nobody blocks in open, and each cat sees the end when the last writer is gone.
   exec 4<>"$DROVER_X_1" 5<>"$DROVER_X_2"
   (trap '' HUP INT QUIT TERM; exec ${cat} <"$DROVER_X_1" >>"$DROVER_X_D/out" 2>/dev/null 3>&- 4>&- 5>&-) &
+  DROVER_X_T=$!
   (trap '' HUP INT QUIT TERM; exec ${cat} <"$DROVER_X_2" >>"$DROVER_X_D/err" 2>/dev/null 3>&- 4>&- 5>&-) &
+  echo "readers $DROVER_X_T $!" >&3
 fi
 ( trap 'echo noexec >>"$DROVER_X_D/run"' EXIT
   cd -- "$DROVER_X_W" || { trap - EXIT; echo nocwd >&3; exit 125; }

@@ -417,6 +417,7 @@ function spawnerContract(name: string, options: { readonly backend: Backend; rea
       );
       expect(arena.text("att_pipe.1", "out")).toBe("one\ntwo\n");
       expect(await arena.spawner.sweep({ folder: "att_pipe.1", mark: "att_pipe", graceMs: 200 })).toMatchObject({
+        killed: 1,
         left: 0,
       });
       expect(marked("att_pipe")).toEqual([]);
@@ -463,7 +464,7 @@ function spawnerContract(name: string, options: { readonly backend: Backend; rea
 
     test("a command that prints a secret and never ends is ended at its limit, tree and all", async () => {
       await arena.close();
-      arena = openArena({ ...options, secretTimeoutMs: 200 });
+      arena = openArena({ ...options, secretTimeoutMs: 1000 });
       const launch = arena.launch("att_slow.1", ["true"], {
         secrets: { A: `cmd:sleep 300 & echo $! >${join(arena.cwd, "pid")}; wait` },
       });

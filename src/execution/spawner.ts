@@ -95,7 +95,15 @@ export function openSpawner(options: SpawnerOptions): Spawner {
     const reaper = before.run?.reaper === true;
     const forks = forksAtAsk.get(folder);
     const since = forks === undefined || before.shim === null ? null : { pid: before.shim.pid, forks };
-    const tree = { leader: before.shim, since, recorder: true, mark: `${ATTEMPT_MARK}=${mark}`, cgroup, reaper };
+    const tree = {
+      leader: before.shim,
+      since,
+      recorder: true,
+      own: before.run?.readers ?? [],
+      mark: `${ATTEMPT_MARK}=${mark}`,
+      cgroup,
+      reaper,
+    };
     const report = await endTree(tree, graceMs, table);
     if (report.left === 0) {
       if (cgroup !== null) cgroups?.remove(cgroup);

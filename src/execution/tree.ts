@@ -13,6 +13,8 @@ export interface Tree {
   readonly recorder: boolean;
   /** Where the tree began in the row of all processes, when that is known. */
   readonly since: Since | null;
+  /** Pids of our own processes in it beside the recorder: ended with the tree, not counted as found in it. */
+  readonly own: readonly number[];
   /** `NAME=value` in the environment of its processes. */
   readonly mark: string;
   /** The cgroup that only this tree is in; null where there is none. */
@@ -106,21 +108,28 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
   const signalled = new Set<string>();
   const isShim = (found: Process) => tree.recorder && tree.leader !== null && isSame(found, tree.leader);
 
+  const count = (found: Process) => {
+    if (!isShim(found) && !tree.own.includes(found.pid)) signalled.add(keyOf(found));
+  };
+
   let stale = true; // something was done since the last list
   let quiet = false; // no process was made during the last list
+  let lookMs = 0; // how long the last list took: with many trees at once, less often
   const look = async (): Promise<Process[]> => {
+    const startedAt = performance.now();
     stale = false;
     const taken = await table.look(tree.since);
     const members = membersOf(tree, taken.snapshot, seen);
     for (const member of members) seen.set(keyOf(member), member);
     quiet = taken.quiet;
+    lookMs = performance.now() - startedAt;
     return members;
   };
   const send = (found: Process, signal: NodeJS.Signals) => {
     // Closes the gap between list and kill to microseconds: the pid may be another's by now.
     const now = table.read(found.pid);
     if (!isAlive(now) || now.started !== found.started || isOurs(now)) return;
-    if (!isShim(found)) signalled.add(keyOf(found));
+    count(found);
     stale = true;
     try {
       process.kill(found.pid, signal);
@@ -151,13 +160,13 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
   if (others(members).length > 0 && graceMs > 0) {
     sendGroup(members, "SIGTERM");
     for (const member of others(members)) {
-      if (member.group === tree.leader?.session) signalled.add(keyOf(member));
+      if (member.group === tree.leader?.session) count(member);
       else send(member, "SIGTERM");
       if (member.state === "T") send(member, "SIGCONT"); // a stopped process hears TERM only once it goes on
     }
     const graceEndsAt = performance.now() + graceMs;
     while (others(members).length > 0 && performance.now() < graceEndsAt) {
-      await delay(Math.min(LOOK_EVERY_MS, Math.max(1, graceEndsAt - performance.now())));
+      await delay(Math.min(Math.max(LOOK_EVERY_MS, 2 * lookMs), Math.max(1, graceEndsAt - performance.now())));
       members = await look();
     }
   }
