@@ -79,7 +79,11 @@ export async function acquireLock(file: string, { onBusy, library }: LockOptions
     }
     if (unlock) {
       const end = unlock;
-      writeFileSync(ownerFile(path), `${process.pid}\n`, { mode: 0o600 });
+      try {
+        writeFileSync(ownerFile(path), `${process.pid}\n`, { mode: 0o600 });
+      } catch {
+        // Only told to people: a full or read-only disk says so where it matters.
+      }
       return {
         held: true,
         release() {
