@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import type { Judgement } from "../core/ports.ts";
 import { attemptIdOf, plantTombstone, readFolder } from "./attempt-folder.ts";
 import type { Evidence, Progress, Seen } from "./judge.ts";
-import { judge, readSame } from "./judge.ts";
+import { judge, knownDead } from "./judge.ts";
 import type { Identity, ProcessTable } from "./processes.ts";
 import { ATTEMPT_MARK, isAlive, isSame } from "./processes.ts";
 
@@ -25,7 +25,7 @@ export function judgeFolder(path: string, sameBoot: boolean, mayPlant: boolean, 
     }
     const before = evidence;
     evidence = gather(path, sameBoot, progress, table);
-    progress = { ...progress, readAgain: readSame(before, evidence) };
+    progress = { ...progress, readAgain: knownDead(before, evidence) };
   }
 }
 

@@ -3,7 +3,7 @@ import type { Judgement } from "../core/ports.ts";
 import type { RunRecord } from "./attempt-folder.ts";
 import { parseRun } from "./attempt-folder.ts";
 import type { Evidence, Progress, Seen, Verdict } from "./judge.ts";
-import { judge, readSame } from "./judge.ts";
+import { judge, knownDead } from "./judge.ts";
 
 const SHIM: Seen = { pid: 40, started: "7" };
 const COMMAND: Seen = { pid: 41, started: "8" };
@@ -232,7 +232,7 @@ function* daemon(world: World, mayPlant: boolean): Generator<void, Judgement, vo
       startedAt: 0,
       endedAt: 0,
     };
-    progress = { ...progress, readAgain: before !== null && readSame(before, now) };
+    progress = { ...progress, readAgain: before !== null && knownDead(before, now) };
     before = now;
     const verdict = judge(now, progress);
     if ("judgement" in verdict) return verdict.judgement;

@@ -31,7 +31,7 @@ export interface Evidence {
 export interface Progress {
   readonly mayPlant: boolean;
   readonly planted: "planted" | "refused" | "gone" | null;
-  /** `readSame` holds between this reading and the one before. */
+  /** `knownDead` holds between the reading before and this one. */
   readonly readAgain: boolean;
   /** Marked processes were looked for. */
   readonly looked: boolean;
@@ -41,14 +41,12 @@ export interface Progress {
 export type Verdict = { readonly judgement: Judgement } | { readonly next: "plant" | "read_again" | "look" };
 
 /**
- * Whether `run` was read after the shim was known to be dead. One repeated reading is not enough: an `id` that was read
- * before it was whole makes a living shim look dead, and its record may come between the second reading and its death.
+ * Whether the later of two readings read `run` when the shim was known to be dead. One repeated reading is not enough: an
+ * `id` that was read before it was whole makes a living shim look dead, and its record may come between the second reading
+ * and its death.
  */
-export const readSame = (before: Evidence, now: Evidence): boolean =>
-  before.shim === null &&
-  now.shim === null &&
-  before.id === now.id &&
-  JSON.stringify(before.run) === JSON.stringify(now.run);
+export const knownDead = (before: Evidence, now: Evidence): boolean =>
+  before.shim === null && now.shim === null && before.id === now.id;
 
 const say = (judgement: Judgement): Verdict => ({ judgement });
 

@@ -195,11 +195,34 @@ describe("secrets and cuts", () => {
     const tail = `${SECRET.slice(12)}bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb`;
     writeFileSync(out(), Buffer.concat([Buffer.from(head), Buffer.alloc(3), Buffer.from(tail)]));
     dig(head.length, head.length + 3);
-    for (const text of [await readPages(1024), (await read({ raw: true, tailBytes: 50 })).text]) {
+    const follower = follow();
+    follower.end();
+    const late = follow({ from: head.length - 3 });
+    late.end();
+    for (const text of [
+      await readPages(1024),
+      (await read({ raw: true, tailBytes: 50 })).text,
+      await follower.done,
+      await late.done,
+    ]) {
       expect(text).not.toContain("sk-test");
       expect(text).not.toContain("456789");
       expect(text).toContain("bbbb");
     }
+  });
+
+  test("a reading that begins within a secret shows nothing of it", async () => {
+    keep(SECRET);
+    writeFileSync(out(), `before ${SECRET} after and some more text\n`);
+    const whole = (await read({ raw: true })).text;
+    for (let from = 8; from < 7 + SECRET.length; from++) {
+      expect((await read({ raw: true, from })).text).toBe("[secret] after and some more text\n");
+      expect((await read({ raw: true, tailBytes: 7 + SECRET.length + 27 - from })).text).toMatch(/^\[secret\] after/);
+      const follower = follow({ from });
+      follower.end();
+      expect(await follower.done).toBe("[secret] after and some more text\n");
+    }
+    expect(whole).toBe("before [secret] after and some more text\n");
   });
 
   test("a secret that control sequences divide is seen once they are gone", async () => {

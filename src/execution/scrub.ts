@@ -12,6 +12,8 @@ export interface Fingerprints {
   readonly key: readonly [number, number];
   readonly salt: string;
   readonly needles: readonly { readonly bytes: number; readonly rolling: number; readonly digest: string }[];
+  /** Whether a secret holds a line end: else what ends with one is no part of a secret. */
+  readonly spansLines: boolean;
 }
 
 /** What stands where a secret was. */
@@ -25,6 +27,7 @@ const fingerprintsFile = z.object({
   key: z.tuple([z.number(), z.number()]),
   salt: z.string(),
   needles: z.array(z.object({ bytes: z.number().int().min(1), rolling: z.number(), digest: z.string() })),
+  spansLines: z.boolean().default(true),
 });
 
 /** A half-open range of bytes. */
@@ -37,12 +40,14 @@ export interface Range {
 export interface Scrub {
   /** Length of the longest form of a secret in bytes, 0 without secrets. */
   readonly longestBytes: number;
+  /** Whether one of them holds a line end. */
+  readonly spansLines: boolean;
   /** Every place where a form of a secret stands whole, overlapping ones joined, in order. */
   find(bytes: Uint8Array): readonly Range[];
 }
 
 /** A scrub that knows no secret. */
-export const NO_SECRETS: Scrub = { longestBytes: 0, find: () => [] };
+export const NO_SECRETS: Scrub = { longestBytes: 0, spansLines: false, find: () => [] };
 
 /**
  * The forms in which a secret is looked for: itself; base64, plain and URL-safe, whole and as the inner part of a longer
@@ -67,6 +72,8 @@ export function formsOf(secret: string): readonly Buffer[] {
   return [...texts].map((text) => Buffer.from(text)).filter((form) => form.length >= MIN_SECRET_BYTES);
 }
 
+const LINE_END = 0x0a;
+
 /** A line of a longer secret is a secret of its own from here on: a line of base64 is 64, a word of prose is not. */
 const MIN_LINE_CHARACTERS = 12;
 
@@ -78,19 +85,21 @@ export function fingerprint(secrets: readonly string[]): Fingerprints {
   const hashing = rolling(key);
   const seen = new Set<string>();
   const needles: Fingerprints["needles"][number][] = [];
+  let spansLines = false;
   for (const form of secrets.flatMap(formsOf)) {
+    if (form.includes(LINE_END)) spansLines = true;
     const digest = digestOf(salt, form);
     if (seen.has(digest)) continue;
     seen.add(digest);
     needles.push({ bytes: form.length, rolling: hashing.whole(form), digest });
   }
-  return { version: 1, key, salt, needles };
+  return { version: 1, key, salt, needles, spansLines };
 }
 
 /** Reads a file of fingerprints; absent means that the attempt had no secrets. Throws on a damaged one: serving unscrubbed would be worse. */
 export function openScrub(text: string | null): Scrub {
   if (text === null) return NO_SECRETS;
-  const { key, salt, needles } = fingerprintsFile.parse(JSON.parse(text));
+  const { key, salt, needles, spansLines } = fingerprintsFile.parse(JSON.parse(text));
   if (needles.length === 0) return NO_SECRETS;
   const hashing = rolling(key);
   const byLength = new Map<number, Map<number, Set<string>>>();
@@ -103,6 +112,7 @@ export function openScrub(text: string | null): Scrub {
   }
   return {
     longestBytes: Math.max(...byLength.keys()),
+    spansLines,
     find(bytes) {
       const found: Range[] = [];
       for (const [length, hashes] of byLength) {
@@ -241,7 +251,9 @@ export function scrubStream(scrub: Scrub, emit: Range = { from: 0, to: Number.PO
   return {
     push(bytes) {
       const all = carry.length === 0 ? bytes : Buffer.concat([carry, bytes]);
-      const decidedTo = Math.max(base, base + all.length - holdBytes);
+      // A whole line is decided where no secret goes on after it: else what a program says last would be seen at its end only.
+      const lineEnd = scrub.spansLines ? 0 : all.lastIndexOf(LINE_END) + 1;
+      const decidedTo = base + Math.max(0, all.length - holdBytes, lineEnd);
       if (decidedTo === base) {
         carry = carry.length === 0 ? Uint8Array.from(all) : all;
         return Buffer.alloc(0);
