@@ -14,6 +14,7 @@ import {
   truncateSync,
 } from "node:fs";
 import { resolve } from "node:path";
+import type { DaemonLog } from "./ops/daemon-log.ts";
 import type { Caller, DaemonControl, Finding, Health, OutputFiles, StoreContext } from "./ops/operation.ts";
 import type { Places } from "./ops/places.ts";
 import type { Settings } from "./ops/settings.ts";
@@ -164,21 +165,18 @@ function fault(place: string): void {
   if (env["DROVER_TEST_FAULT"] === place) throw new TypeError(`planted at ${place}`);
 }
 
-function recordFault(places: Places, error: unknown): { readonly id: string; readonly file: string } {
+function recordFault(places: Places, error: unknown): { readonly id: string; readonly file: string | null } {
   const id = `${Date.now().toString(36)}-${process.pid.toString(36)}`;
   const file = `${places.logs}/faults.log`;
+  const line = { at: new Date().toISOString(), id, build, words, fault: describeFault(error) };
   try {
     mkdirSync(places.logs, { recursive: true, mode: 0o700 });
     if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) > FAULTS_BYTES) truncateSync(file);
-    appendFileSync(
-      file,
-      `${JSON.stringify({ at: new Date().toISOString(), id, build, words, fault: describeFault(error) })}\n`,
-      { mode: 0o600 },
-    );
+    appendFileSync(file, `${JSON.stringify(line)}\n`, { mode: 0o600 });
+    return { id, file };
   } catch {
-    // Nowhere to keep it: then standard error is all there is.
+    return { id, file: null }; // nowhere to keep it
   }
-  return { id, file };
 }
 
 const describeFault = (error: unknown): string =>
@@ -514,8 +512,6 @@ async function beDaemon(world: CommandWorld, mode: Mode): Promise<void> {
   }
 }
 
-type DaemonLog = ReturnType<typeof import("./ops/daemon-log.ts").openDaemonLog>;
-
 async function serveUntilTold(
   world: CommandWorld,
   mode: Mode,
@@ -569,7 +565,11 @@ async function serveUntilTold(
     },
   });
   closers.push(() => handle.close());
-  const spawner = openSpawner({ runsFolder: places.runs, log: (message) => log.write("warn", "spawner", { message }) });
+  const spawner = openSpawner({
+    runsFolder: places.runs,
+    cgroups: true,
+    log: (message) => log.write("warn", "spawner", { message }),
+  });
   closers.push(() => spawner.close());
 
   let tellToStop: (how: { readonly drainMs: number; readonly stopRuns: boolean; readonly why: string }) => void =
@@ -744,9 +744,38 @@ async function machineId(): Promise<string> {
 
 // --- Findings --------------------------------------------------------------------------------------------------------
 
-async function inspect(world: CommandWorld, _fix: boolean): Promise<readonly Finding[]> {
-  void world;
-  return [];
+async function inspect(world: CommandWorld, fix: boolean): Promise<readonly Finding[]> {
+  const { places } = world;
+  const { findings } = await import("./ops/findings.ts");
+  const { statfs } = await import("node:fs/promises");
+  const { findTool } = await import("./execution/resident.ts");
+  const { completePath } = await import("./execution/environment.ts");
+  const { orphans } = await import("./execution/processes.ts");
+  const { openCgroups } = await import("./execution/cgroups.ts");
+  return findings(
+    world,
+    {
+      async storeFaults() {
+        const [{ parseStoreAddress }, { faultsOf }] = await Promise.all([
+          import("./store/open.ts"),
+          import("./store/integrity.ts"),
+        ]);
+        return faultsOf(parseStoreAddress((await world.settings()).store, places.state));
+      },
+      async freeBytes() {
+        const found = await statfs(existsSync(places.state) ? places.state : "/");
+        return found.bavail * found.bsize;
+      },
+      path: completePath(env["PATH"] ?? "", env["HOME"] ?? "/", env["PNPM_HOME"]),
+      ownPath: env["PATH"] ?? "",
+      findTool,
+      modeOf: (path) => statSync(path, { throwIfNoEntry: false })?.mode ?? null,
+      cgroups: () => openCgroups(places.runs) !== null,
+      marked: () => orphans(),
+      end: (pid) => process.kill(pid, "SIGKILL"),
+    },
+    fix,
+  );
 }
 
 // Last, so that everything above is there when it begins.

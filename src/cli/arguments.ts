@@ -1,5 +1,5 @@
 /** From words of a command line to an operation's input. Flags come from the operation; nothing of one is known here. */
-import { AppError } from "../core/errors.ts";
+import type { AppError } from "../core/errors.ts";
 import { badInput, type Field, type Fields, flagOf, type Json } from "../ops/fields.ts";
 import type { AnyOperation } from "../ops/operation.ts";
 
@@ -131,6 +131,11 @@ export function parseArguments(operation: AnyOperation, words: readonly string[]
     if (!field.many) places.shift();
   }
 
+  for (const [one, other] of cli.excludes ?? [])
+    if (Object.hasOwn(input, one) && Object.hasOwn(input, other)) {
+      const [first, second] = [pathOnCommandLine(operation, one), pathOnCommandLine(operation, other)];
+      throw badInput(second, `${first} and ${second} contradict each other`, "Give one of them.", "contradiction");
+    }
   return { input, json: common.has("json"), help: common.has("help") };
 }
 

@@ -22,7 +22,7 @@ export const EXIT: { readonly [K in ErrorKind]: number } = {
 
 export interface CommandWorld extends World {
   /** Keeps a fault of our own for whoever mends it. */
-  recordFault(error: unknown): { readonly id: string; readonly file: string };
+  recordFault(error: unknown): { readonly id: string; readonly file: string | null };
 }
 
 /** Commands of parts that do not exist yet; each is refused by name. */
@@ -72,7 +72,10 @@ function report(error: unknown, world: CommandWorld, json: boolean): number {
     const { id, file } = world.recordFault(error);
     const what = error instanceof BrokenAssert ? "a promise of drover's own was broken" : "a fault of drover's own";
     known = new AppError("internal", "internal", `${what} (${id})`, {
-      hint: `It is kept in ${file}; please report it.`,
+      hint:
+        file === null
+          ? `It could not be kept: ${error instanceof Error ? error.message : String(error)}`
+          : `It is kept in ${file}; please report it.`,
     });
   }
   const { code, message, hint, path, kind } = known;
@@ -110,9 +113,8 @@ async function dispatch(
       ? { ...given, cwd: world.cwd }
       : given;
 
-  const interrupts = watchInterrupts();
   const streams = operation.follow !== null && (input["follow"] === true || (operation.cli.pieces === true && !json));
-  if (streams) return stream(operation, input, world, screen, json, interrupts, isBroken);
+  if (streams) return stream(operation, input, world, screen, json, watchInterrupts(), isBroken);
 
   const answer = await perform(world, operation, withoutOwn(operation, input));
   const { waits, exit } = operation.cli;
@@ -127,7 +129,7 @@ async function dispatch(
   }
 
   const starts = operation.start;
-  const waited = await follow(run, world, screen, json, interrupts, {
+  const waited = await follow(run, world, screen, json, watchInterrupts(), {
     starts,
     limitMs: starts ? waitLimit(input["waitLimitMs"]) : null,
   });

@@ -145,6 +145,8 @@ export interface CommandLine {
   readonly notes?: readonly string[];
   /** After it, the command waits for the end of the run in the answer: always, or when asked; the input says which. */
   readonly waits?: { readonly unless?: string; readonly when?: string };
+  /** Pairs of inputs of which only one may be given. */
+  readonly excludes?: readonly (readonly [string, string])[];
   /** Inputs that only the command line uses: they do not travel to the daemon. */
   readonly own?: readonly string[];
   /** The answer is text that comes in pieces: on the command line it is always printed as it comes. */

@@ -23,11 +23,10 @@ export const operation = defineOperation({
     positionals: ["run"],
     waits: { when: "wait" },
     own: ["wait", "detach", "waitLimitMs"],
+    excludes: [["wait", "detach"]],
     examples: ["retry run_01k2", "retry 8x2mq1 --wait"],
   },
   async run(context, input) {
-    if (input.wait && input.detach)
-      throw badInput("--detach", "--wait and --detach contradict each other", "Give one of them.", "contradiction");
     const tree = await findRun(context.store, input.run);
     if (input.from !== undefined && !tree.steps.some((step) => step.key === input.from))
       throw badInput(

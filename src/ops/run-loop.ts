@@ -1,5 +1,5 @@
 import { runTreeShape, toRunTreeDocument } from "./documents.ts";
-import { badInput, flag, required, text } from "./fields.ts";
+import { flag, required, text } from "./fields.ts";
 import { findLoop, findRun } from "./find.ts";
 import { defineOperation } from "./operation.ts";
 import { surroundingsOf } from "./run-answer.ts";
@@ -28,11 +28,10 @@ export const operation = defineOperation({
     positionals: ["loop"],
     waits: { when: "wait" },
     own: ["wait", "detach", "waitLimitMs"],
+    excludes: [["wait", "detach"]],
     examples: ["loop run fetch", "loop run fetch --wait"],
   },
   async run(context, input) {
-    if (input.wait && input.detach)
-      throw badInput("--detach", "--wait and --detach contradict each other", "Give one of them.", "contradiction");
     const loop = await findLoop(context.store, input.loop);
     const { source, runId, skipped } = await context.store.loops.runNow({
       loopId: loop.id,

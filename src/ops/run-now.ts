@@ -31,6 +31,7 @@ export const operation = defineOperation({
     rest: "command",
     waits: { unless: "detach" },
     own: ["wait", "detach", "waitLimitMs"],
+    excludes: [["wait", "detach"]],
     examples: [
       "run -- make test",
       "run --timeout 10m --attempts 3 --shell 'make test | tee log'",
@@ -42,8 +43,6 @@ export const operation = defineOperation({
     ],
   },
   async run(context, input) {
-    if (input.wait && input.detach)
-      throw badInput("--detach", "--wait and --detach contradict each other", "Give one of them.", "contradiction");
     if (input.input !== undefined)
       throw badInput(
         "--input",

@@ -120,6 +120,8 @@ type LoopPolicyInput = InputOf<typeof loopPolicyFields>;
 interface Issue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
+  /** Of a key that is wrong: what is wrong with it. */
+  readonly issues?: readonly Issue[] | readonly (readonly Issue[])[];
 }
 interface Checker<T> {
   safeParse(
@@ -138,7 +140,9 @@ export function checkWith<T>(
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   const path = pathOf(issue?.path ?? []);
-  throw badInput(path, `${path}: ${issue?.message ?? "not valid"}`, undefined, code);
+  const inner = issue?.issues?.[0];
+  const message = (inner !== undefined && "message" in inner ? inner.message : issue?.message) ?? "not valid";
+  throw badInput(path, `${path}: ${message}`, undefined, code);
 }
 
 const TARGET_FLAGS: { readonly [key: string]: string } = {

@@ -1,5 +1,6 @@
 /** Loops, slots and schedules for people. */
 import { describeDuration, formatDuration } from "../../core/duration.ts";
+import type { LoopPolicy } from "../../core/loop.ts";
 import type { LoopDocument, SlotDocument } from "../../ops/documents.ts";
 import type { LoopAnswer } from "../../ops/loop-answer.ts";
 import type { UpcomingDocument } from "../../ops/upcoming.ts";
@@ -57,15 +58,14 @@ function upcoming(all: readonly UpcomingDocument[], screen: Screen): string {
 }
 
 function policy(loop: LoopDocument): string {
-  const of = loop.policy as { readonly [key: string]: string | number | null | readonly string[] };
-  const parts = [`overlap ${of["overlap"]}`, `catch-up ${of["catchUp"]}`];
-  const attempts = of["attempts"] as number;
-  if (attempts > 1) parts.push(`${attempts} attempts, backoff ${formatDuration(of["backoffMs"] as number)}`);
-  if (of["timeoutMs"] != null) parts.push(`timeout ${formatDuration(of["timeoutMs"] as number)}`);
-  if (of["idleTimeoutMs"] != null) parts.push(`idle timeout ${formatDuration(of["idleTimeoutMs"] as number)}`);
-  if ((of["jitterMs"] as number) > 0) parts.push(`jitter ${formatDuration(of["jitterMs"] as number)}`);
-  if (of["expiresAfterRuns"] != null) parts.push(`until ${of["expiresAfterRuns"]} successes in a row`);
-  parts.push((of["breaker"] as number) > 0 ? `pauses after ${of["breaker"]} equal failures` : "never pauses itself");
+  const of = loop.policy as unknown as LoopPolicy;
+  const parts = [`overlap ${of.overlap}`, `catch-up ${of.catchUp}`];
+  if (of.attempts > 1) parts.push(`${of.attempts} attempts, backoff ${formatDuration(of.backoffMs)}`);
+  if (of.timeoutMs !== null) parts.push(`timeout ${formatDuration(of.timeoutMs)}`);
+  if (of.idleTimeoutMs !== null) parts.push(`idle timeout ${formatDuration(of.idleTimeoutMs)}`);
+  if (of.jitterMs > 0) parts.push(`jitter ${formatDuration(of.jitterMs)}`);
+  if (of.expiresAfterRuns !== null) parts.push(`until ${of.expiresAfterRuns} successes in a row`);
+  parts.push(of.breaker > 0 ? `pauses after ${of.breaker} equal failures` : "never pauses itself");
   return parts.join(", ");
 }
 

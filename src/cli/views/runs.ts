@@ -1,6 +1,7 @@
 /** Runs for people. */
 import { describeSize } from "../../core/size.ts";
 import type { EventDocument, RunDocument, RunTreeDocument } from "../../ops/documents.ts";
+import type { Json } from "../../ops/fields.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine, inertText, table } from "../text.ts";
 import { command, distance, duration, facts, painted, short, status, time } from "./words.ts";
@@ -143,7 +144,7 @@ export function loopStarted(answer: {
 }
 
 export function why(
-  answer: { readonly sentence: string; readonly facts: { readonly [key: string]: unknown } },
+  answer: { readonly sentence: string; readonly facts: { readonly [key: string]: Json } },
   screen: Screen,
 ): string {
   const shown = Object.entries(answer.facts).flatMap(([key, value]): [string, string][] =>

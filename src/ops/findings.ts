@@ -1,0 +1,206 @@
+/** What `doctor` looks at, and what it makes of it. */
+import { AppError } from "../core/errors.ts";
+import { describeDuration } from "../core/duration.ts";
+import { describeSize } from "../core/size.ts";
+import type { Finding } from "./operation.ts";
+import { withReading } from "./perform.ts";
+import { readConfigFile, readSettings, storeFileOf, withoutPassword } from "./settings.ts";
+import type { World } from "./world.ts";
+
+/** What needs more than the store. */
+export interface Probes {
+  /** Faults of the store's file. Errors: AppErrors of opening it. */
+  storeFaults(): Promise<readonly string[]>;
+  freeBytes(): Promise<number>;
+  /** PATH as processes get it, and as this process has it. */
+  readonly path: string;
+  readonly ownPath: string;
+  findTool(name: string): string | null;
+  /** Mode bits of a file; null when it is not there. */
+  modeOf(path: string): number | null;
+  /** Whether attempts can have a cgroup each. */
+  cgroups(): boolean;
+  /** Live processes that carry an attempt's mark. */
+  marked(): readonly { readonly pid: number; readonly attemptId: string }[];
+  end(pid: number): void;
+}
+
+/** No clock of ours is right before this: the year in which this was written. */
+const EARLIEST_NOW = Date.UTC(2025, 0, 1);
+/** A host's last sign of life may lie this far ahead of our clock before that is worth a word. */
+const CLOCK_AHEAD_MS = 60_000;
+/** Tools that execution uses, with what goes without them. */
+const TOOLS: readonly (readonly [string, string])[] = [
+  ["setsid", "processes are started by a slower way"],
+  ["fallocate", "large logs are cut only when their run has ended"],
+  ["git", "`--expect changes` and `--expect commit` cannot be judged"],
+];
+
+/** Looks at everything; a part that cannot be looked at is a finding of its own. */
+export async function findings(world: World, probes: Probes, fix: boolean): Promise<readonly Finding[]> {
+  const found: Finding[] = [];
+  const say = (check: string, level: Finding["level"], message: string, hint: string | null = null): void => {
+    found.push({ check, level, message, hint });
+  };
+  const part = async (check: string, look: () => Promise<void> | void): Promise<void> => {
+    try {
+      await look();
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      say(check, "problem", error.message, error.hint ?? null); // that it cannot be looked at is what is found
+    }
+  };
+
+  await part("config", async () => {
+    const text = readConfigFile(world.places);
+    const { problems } = await readSettings(world.env, world.places, text);
+    for (const problem of problems)
+      say(
+        "config",
+        problem.level === "error" ? "problem" : "warning",
+        `${world.places.configFile}:${problem.line ?? 1}: ${problem.message}`,
+      );
+    if (problems.length === 0)
+      say("config", "ok", text === null ? "no file: everything is as usual" : world.places.configFile);
+  });
+  const configBroken = found.some((finding) => finding.level === "problem");
+  const settings = configBroken ? await world.usualSettings() : await world.settings();
+
+  await part("folders", () => {
+    const open = [world.places.state, world.places.runs, world.places.logs].filter(
+      (path) => ((probes.modeOf(path) ?? 0) & 0o077) !== 0,
+    );
+    if (open.length === 0) say("folders", "ok", "for this user alone");
+    for (const path of open) say("folders", "warning", `others can look into ${path}`, `chmod 700 ${path}`);
+  });
+
+  await part("store", async () => {
+    const file = storeFileOf(settings.store, world.places);
+    if (configBroken) return say("store", "warning", "not looked at: the configuration has to be mended first");
+    if (file !== null && probes.modeOf(file) === null) {
+      // Opening says whether one was there before.
+      await withReading(world, async () => {});
+      return say("store", "ok", "nothing is stored yet");
+    }
+    const faults = await probes.storeFaults();
+    for (const fault of faults)
+      say(
+        "store",
+        "problem",
+        `the store is damaged: ${fault}`,
+        "Stop the daemon and put a copy in its place; keep the damaged file.",
+      );
+    if (faults.length > 0) return;
+    await withReading(world, async ({ store }) => {
+      await store.runs.counts({});
+    });
+    say("store", "ok", file ?? withoutPassword(settings.store));
+  });
+
+  await part("daemon", async () => {
+    const answer = await world.askDaemon();
+    const holder = "absent" in answer ? await world.lockHolder() : null;
+    if ("health" in answer) {
+      const { pid, version, build } = answer.health;
+      if (version !== world.build.version || build !== world.build.id)
+        return say(
+          "daemon",
+          "warning",
+          `the daemon (pid ${pid}) is another build: ${version} (${build}), this is ${world.build.version} (${world.build.id})`,
+          "drover down && drover up; what runs goes on meanwhile",
+        );
+      return say("daemon", "ok", `up, pid ${pid}`);
+    }
+    if (holder !== null)
+      return say(
+        "daemon",
+        "problem",
+        `${holder.pid === null ? "somebody" : `pid ${holder.pid}`} holds the lock and does not answer`,
+        `Its log says more: ${world.places.daemonLog}`,
+      );
+    say("daemon", "ok", "down; the lock is free");
+  });
+
+  await part("clock", async () => {
+    const now = world.clock.now();
+    if (now < EARLIEST_NOW)
+      return say(
+        "clock",
+        "problem",
+        `the clock says ${new Date(now).toISOString()}`,
+        "Set the clock: slots would be recorded at wrong times.",
+      );
+    if (!configBroken) {
+      const ahead = await withReading(world, async ({ store }) =>
+        Math.max(0, ...(await store.hosts.list({})).map((host) => host.lastSeenAt - now)),
+      );
+      if (ahead > CLOCK_AHEAD_MS)
+        return say(
+          "clock",
+          "warning",
+          `the store has seen times ${describeDuration(ahead)} ahead of this clock`,
+          "The clock was set back, or another host's is fast.",
+        );
+    }
+    say("clock", "ok", `${new Date(now).toISOString()}, zone ${world.hostZone}`);
+  });
+
+  await part("disk", async () => {
+    const free = await probes.freeBytes();
+    const least = settings.limits.minFreeBytes;
+    if (free < least)
+      return say(
+        "disk",
+        "problem",
+        `${describeSize(free)} free: nothing starts below ${describeSize(least)}`,
+        "Free some space, or lower limits.minFreeBytes.",
+      );
+    say("disk", "ok", `${describeSize(free)} free`);
+  });
+
+  await part("path", () => {
+    const added = probes.path.split(":").filter((folder) => !probes.ownPath.split(":").includes(folder));
+    if (probes.findTool("sh") === null)
+      say("path", "problem", "there is no sh in the system's folders", "Processes are started through it.");
+    for (const [tool, without] of TOOLS)
+      if (probes.findTool(tool) === null && !onPath(tool, probes))
+        say("path", "warning", `${tool} is not found: ${without}`);
+    if (!found.some((finding) => finding.check === "path"))
+      say(
+        "path",
+        "ok",
+        added.length === 0 ? probes.path : `${probes.ownPath}, and for processes also ${added.join(":")}`,
+      );
+  });
+
+  await part("processes", async () => {
+    const marked = probes.marked();
+    const proof = probes.cgroups()
+      ? "each attempt gets a cgroup, so its end is proved"
+      : "ended trees are found by session, descendants and mark; what leaves all three cannot be found";
+    if (marked.length === 0) return say("processes", "ok", `nothing is left over; ${proof}`);
+    const ids = [...new Set(marked.map((one) => one.attemptId))];
+    const ended = new Set(
+      configBroken
+        ? []
+        : await withReading(world, async ({ store }) =>
+            (await store.attempts.endedAmong({ attemptIds: ids })).map((one) => one.attemptId),
+          ),
+    );
+    const left = marked.filter((one) => ended.has(one.attemptId));
+    for (const one of left) {
+      if (fix) probes.end(one.pid);
+      say(
+        "processes",
+        fix ? "ok" : "warning",
+        `pid ${one.pid} is left over from ${one.attemptId}${fix ? ": ended" : ""}`,
+        fix ? null : "drover doctor --fix ends it.",
+      );
+    }
+    if (left.length === 0) say("processes", "ok", `${marked.length} at work, nothing is left over; ${proof}`);
+  });
+  return found;
+}
+
+const onPath = (tool: string, probes: Probes): boolean =>
+  probes.path.split(":").some((folder) => probes.modeOf(`${folder}/${tool}`) !== null);

@@ -1,0 +1,488 @@
+/** For every command through the real binary: one success, one bad input, one thing that is not there. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { operations } from "../../src/ops/index.ts";
+import { differenceFrom } from "../../src/ops/shape.ts";
+import { type Home, openHome, until } from "./drover.ts";
+
+let home: Home;
+/** Runs that the tests look at. */
+let good = "";
+let bad = "";
+
+const shapes = new Map<string, (answer: unknown) => string | null>();
+
+beforeAll(async () => {
+  for (const entry of operations) {
+    const { operation } = await entry.load();
+    shapes.set(entry.name, (answer) => differenceFrom(operation.output, answer));
+  }
+  home = openHome();
+  await home.json(["up"]);
+  good = (
+    await home.json<{ id: string }>(["run", "--label", "nice", "--", "sh", "-c", "echo one; echo two; echo err >&2"])
+  ).id;
+  bad = (
+    JSON.parse((await home.run(["run", "--json", "--", "sh", "-c", "echo last words; exit 3"])).out) as { id: string }
+  ).id;
+});
+afterAll(() => home.close());
+
+/** Runs it with `--json`, and holds the answer against what the operation says it answers. */
+async function answer<T = Record<string, unknown>>(name: string, args: readonly string[]): Promise<T> {
+  const given = await home.json<T>(args);
+  expect(shapes.get(name)?.(given)).toBeNull();
+  return given;
+}
+
+interface Case {
+  /** Words of the command; `name` is the operation's. */
+  readonly name: string;
+  readonly success: () => Promise<unknown>;
+  /** A bad input and its code. */
+  readonly bad: readonly [args: readonly string[], code: string];
+  /** What is not there and its code; null for a command that names nothing. */
+  readonly missing: readonly [args: readonly string[], code: string] | null;
+}
+
+const loop = (name: string): Promise<unknown> => home.json(["loop", "add", name, "--every", "1h", "--", "true"]);
+
+const cases: readonly Case[] = [
+  {
+    name: "up",
+    success: async () => expect(await answer("up", ["up"])).toMatchObject({ state: "up", started: false }),
+    bad: [["up", "--sideways"], "unknown_flag"],
+    missing: null,
+  },
+  {
+    name: "status",
+    success: async () =>
+      expect(await answer("status", ["status"])).toMatchObject({
+        daemon: { state: "up", mode: "full" },
+        store: { kind: "sqlite" },
+      }),
+    bad: [["status", "now"], "too_many_words"],
+    missing: null,
+  },
+  {
+    name: "doctor",
+    success: async () => {
+      const ended = await home.run(["doctor", "--json"]);
+      const given = JSON.parse(ended.out) as { ok: boolean; findings: { check: string }[] };
+      expect(shapes.get("doctor")?.(given)).toBeNull();
+      expect(given.findings.map((one) => one.check)).toEqual(
+        expect.arrayContaining(["config", "store", "daemon", "clock", "disk", "path", "processes"]),
+      );
+      expect(ended.status).toBe(given.ok ? 0 : 1);
+    },
+    bad: [["doctor", "--fix=all"], "bad_input"],
+    missing: null,
+  },
+  {
+    name: "loop.add",
+    success: async () => {
+      const given = await answer<{ upcoming: unknown[]; warnings: unknown[] }>("loop.add", [
+        "loop",
+        "add",
+        "added",
+        "--cron",
+        "30 2 * * *",
+        "--tz",
+        "Europe/Rome",
+        "--",
+        "true",
+      ]);
+      expect(given).toMatchObject({ name: "added", status: "active", schedule: { kind: "cron", zone: "Europe/Rome" } });
+      expect(given.upcoming).toHaveLength(5);
+      expect(given.warnings).toEqual([]);
+    },
+    bad: [["loop", "add", "x", "--every", "soon", "--", "true"], "bad_duration"],
+    missing: [["loop", "add", "x", "--every", "1h", "--", "no-such-command-anywhere"], "command_not_found"],
+  },
+  {
+    name: "loop.ls",
+    success: async () => {
+      await loop("listed");
+      expect(
+        (await answer<{ items: { name: string }[] }>("loop.ls", ["loop", "ls"])).items.map((one) => one.name),
+      ).toContain("listed");
+    },
+    bad: [["loop", "ls", "--limit", "0"], "out_of_range"],
+    missing: null,
+  },
+  {
+    name: "loop.show",
+    success: async () => {
+      await loop("shown");
+      expect(await answer("loop.show", ["loop", "show", "shown"])).toMatchObject({ name: "shown", recentSlots: [] });
+    },
+    bad: [["loop", "show"], "missing_value"],
+    missing: [["loop", "show", "nobody"], "loop_not_found"],
+  },
+  {
+    name: "loop.slots",
+    success: async () => {
+      await home.json(["loop", "add", "quick", "--every", "1s", "--", "true"]);
+      const slots = await until(async () => {
+        const { items } = await home.json<{ items: { outcome: string | null }[] }>(["loop", "slots", "quick"]);
+        return items.some((one) => one.outcome === "succeeded") ? items : null;
+      }, "a slot has succeeded");
+      expect(slots).not.toBeNull();
+      await home.json(["loop", "pause", "quick"]);
+      const each = await answer<{ items: { at: string; count: number }[]; next: string | null }>("loop.slots", [
+        "loop",
+        "slots",
+        "quick",
+        "--each",
+        "--limit",
+        "1",
+      ]);
+      expect(each.items).toHaveLength(1);
+    },
+    bad: [["loop", "slots", "quick", "--cursor", "%%%"], "bad_cursor"],
+    missing: [["loop", "slots", "nobody"], "loop_not_found"],
+  },
+  {
+    name: "loop.run",
+    success: async () => {
+      await loop("pushed");
+      const given = await answer<{ source: string; runId: string }>("loop.run", ["loop", "run", "pushed", "--wait"]);
+      expect(given).toMatchObject({ loop: "pushed", source: "ad_hoc", run: { status: "succeeded", loop: "pushed" } });
+    },
+    bad: [["loop", "run", "pushed", "--wait", "--detach"], "contradiction"],
+    missing: [["loop", "run", "nobody"], "loop_not_found"],
+  },
+  {
+    name: "loop.edit",
+    success: async () => {
+      await loop("edited");
+      const given = await answer<Record<string, unknown>>("loop.edit", [
+        "loop",
+        "edit",
+        "edited",
+        "--every",
+        "2h",
+        "--timeout",
+        "5m",
+      ]);
+      expect(given).toMatchObject({ schedule: { everyMs: 7_200_000 }, policy: { timeoutMs: 300_000 }, revision: 2 });
+      expect(await home.json(["loop", "edit", "edited", "--timeout", "0s"])).toMatchObject({
+        policy: { timeoutMs: null },
+      });
+    },
+    bad: [["loop", "edit", "edited"], "nothing_to_do"],
+    missing: [["loop", "edit", "nobody", "--every", "1h"], "loop_not_found"],
+  },
+  ...(["pause", "resume", "archive", "unarchive"] as const).map(
+    (verb): Case => ({
+      name: `loop.${verb}`,
+      success: async () => {
+        const name = `for-${verb}`;
+        const { id } = (await loop(name)) as { id: string };
+        if (verb === "resume") await home.json(["loop", "pause", name]);
+        if (verb === "unarchive") await home.json(["loop", "archive", name]);
+        const after = {
+          pause: { status: "paused" },
+          resume: { status: "active" },
+          archive: { archived: true },
+          unarchive: { archived: false },
+        };
+        expect(await answer(`loop.${verb}`, ["loop", verb, id])).toMatchObject({ id, ...after[verb] });
+      },
+      bad: [["loop", verb], "missing_value"],
+      missing: [["loop", verb, "nobody"], "loop_not_found"],
+    }),
+  ),
+  {
+    name: "loop.rename",
+    success: async () => {
+      await loop("before");
+      expect(await answer("loop.rename", ["loop", "rename", "before", "after"])).toMatchObject({ name: "after" });
+    },
+    bad: [["loop", "rename", "after", "new\nline"], "bad_name"],
+    missing: [["loop", "rename", "nobody", "else"], "loop_not_found"],
+  },
+  {
+    name: "loop.rm",
+    success: async () => {
+      await loop("gone");
+      expect(await answer("loop.rm", ["loop", "rm", "gone", "--dry-run"])).toMatchObject({ removed: false });
+      expect(await answer("loop.rm", ["loop", "rm", "gone"])).toMatchObject({ removed: true });
+      await home.refused(3, ["loop", "show", "gone"]);
+    },
+    bad: [["loop", "rm", "--all"], "unknown_flag"],
+    missing: [["loop", "rm", "nobody"], "loop_not_found"],
+  },
+  {
+    name: "schedule.next",
+    success: async () => {
+      const given = await answer<{ items: { local: string; clockChange: boolean }[] }>("schedule.next", [
+        "schedule",
+        "next",
+        "30 2 * * *",
+        "--tz",
+        "Europe/Rome",
+        "--from",
+        "2026-10-24T12:00",
+        "-n",
+        "2",
+      ]);
+      expect(given.items.map((one) => one.local)).toEqual(["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"]);
+      expect(given.items[1]?.clockChange).toBe(true);
+    },
+    bad: [["schedule", "next", "99 * * * *"], "bad_cron"],
+    missing: null,
+  },
+  {
+    name: "schedule.explain",
+    success: async () =>
+      expect(await answer("schedule.explain", ["schedule", "explain", "@daily", "--tz", "Europe/Rome"])).toMatchObject({
+        text: "cron @daily Europe/Rome",
+      }),
+    bad: [["schedule", "explain", "* * * * *", "--tz", "Atlantis/Capital"], "unknown_zone"],
+    missing: null,
+  },
+  {
+    name: "run",
+    success: async () => {
+      const given = await answer("run", ["run", "--", "true"]);
+      expect(given).toMatchObject({ kind: "command", status: "succeeded", exitCode: 0, error: null, origin: "person" });
+    },
+    bad: [["run", "--timeout", "-5", "--", "true"], "bad_duration"],
+    missing: [["run", "--cwd", "/no/such/folder", "--", "true"], "cwd_not_found"],
+  },
+  {
+    name: "runs",
+    success: async () => {
+      const failed = await answer<{ items: { id: string }[] }>("runs", ["runs", "--status", "failed"]);
+      expect(failed.items.map((one) => one.id)).toContain(bad);
+      const labelled = await answer<{ items: { id: string }[] }>("runs", ["runs", "--label", "nice", "--since", "1h"]);
+      expect(labelled.items.map((one) => one.id)).toEqual([good]);
+      const first = await answer<{ items: { id: string }[]; next: string }>("runs", ["runs", "--limit", "1"]);
+      const second = await answer<{ items: { id: string }[] }>("runs", [
+        "runs",
+        "--limit",
+        "1",
+        "--cursor",
+        first.next,
+      ]);
+      expect(second.items[0]?.id).not.toBe(first.items[0]?.id);
+    },
+    bad: [["runs", "--status", "excellent"], "bad_choice"],
+    missing: [["runs", "--loop", "nobody"], "loop_not_found"],
+  },
+  {
+    name: "show",
+    success: async () => {
+      expect(await answer("show", ["show", bad])).toMatchObject({
+        status: "failed",
+        exitCode: 3,
+        error: { class: "exit" },
+        steps: [{ key: "main", attempts: [{ number: 1, status: "failed", exitCode: 3, counted: true }] }],
+      });
+      // A prefix that nothing shares, and a suffix, name it too.
+      expect(await answer("show", ["show", bad.slice(-10)])).toMatchObject({ id: bad });
+    },
+    bad: [["show"], "missing_value"],
+    missing: [["show", "run_00000000000000000000000000"], "run_not_found"],
+  },
+  {
+    name: "logs",
+    success: async () => {
+      expect((await home.run(["logs", good])).out).toBe("one\ntwo\n");
+      expect((await home.run(["logs", good, "--stderr"])).out).toBe("err\n");
+      expect((await home.run(["logs", good, "--tail", "1"])).out).toBe("two\n");
+      expect((await home.run(["logs", good, "-f"])).out).toBe("one\ntwo\n");
+      expect(await answer("logs", ["logs", good])).toMatchObject({
+        text: "one\ntwo\n",
+        attempt: 1,
+        stream: "stdout",
+        truncated: false,
+      });
+      const lines = (await home.run(["logs", good, "-f", "--json"])).out.trim().split("\n");
+      expect(lines.map((line) => (JSON.parse(line) as { text: string }).text).join("")).toBe("one\ntwo\n");
+    },
+    bad: [["logs", "x", "--tail", "some"], "bad_input"],
+    missing: [["logs", "nobody"], "run_not_found"],
+  },
+  {
+    name: "cancel",
+    success: async () => {
+      const { id } = await home.json<{ id: string }>(["run", "--detach", "--", "sleep", "60"]);
+      const given = await answer("cancel", ["cancel", id, "--reason", "enough"]);
+      expect(given).toMatchObject({ run: { id, status: "cancelled", cancel: { reason: "enough" } } });
+      expect(await answer("cancel", ["cancel", id])).toMatchObject({ answer: "already_ended" });
+    },
+    bad: [["cancel", "x", "y"], "too_many_words"],
+    missing: [["cancel", "nobody"], "run_not_found"],
+  },
+  {
+    name: "retry",
+    success: async () => {
+      const given = JSON.parse((await home.run(["retry", bad, "--wait", "--json"])).out) as {
+        retryOf: string;
+        status: string;
+      };
+      expect(shapes.get("retry")?.(given)).toBeNull();
+      expect(given).toMatchObject({ retryOf: bad, status: "failed" });
+    },
+    bad: [["retry", "x", "--wait", "--detach"], "contradiction"],
+    missing: [["retry", "nobody"], "run_not_found"],
+  },
+  {
+    name: "why",
+    success: async () => {
+      const given = await answer<{ sentence: string }>("why", ["why", bad]);
+      expect(given.sentence).toContain("failed: exit");
+      await loop("asked");
+      expect((await answer<{ sentence: string }>("why", ["why", "asked"])).sentence).toContain("fires next");
+    },
+    bad: [["why"], "missing_value"],
+    missing: [["why", "nobody"], "thing_not_found"],
+  },
+  {
+    name: "events",
+    success: async () => {
+      const { items } = await answer<{ items: { number: number; subject: { kind: string } }[] }>("events", [
+        "events",
+        "--run",
+        good,
+      ]);
+      expect(items.length).toBeGreaterThan(2);
+      const lines = (await home.run(["events", "-f", "--run", good, "--json"])).out.trim().split("\n");
+      expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual(items);
+    },
+    bad: [["events", "--limit", "100000"], "out_of_range"],
+    missing: [["events", "--run", "nobody"], "run_not_found"],
+  },
+  {
+    name: "limit.ls",
+    success: async () => {
+      const { items } = await answer<{ items: { resource: string; limit: number }[] }>("limit.ls", ["limit", "ls"]);
+      expect(items.some((one) => one.limit === 256)).toBe(true);
+    },
+    bad: [["limit", "ls", "gpu"], "too_many_words"],
+    missing: null,
+  },
+  {
+    name: "config.path",
+    success: async () =>
+      expect(await answer("config.path", ["config", "path"])).toMatchObject({
+        exists: false,
+        home: join(home.folder, "home"),
+      }),
+    bad: [["config", "path", "--yaml"], "unknown_flag"],
+    missing: null,
+  },
+  {
+    name: "config.show",
+    success: async () => {
+      const { items } = await answer<{ items: { key: string; text: string; source: string }[] }>("config.show", [
+        "config",
+        "show",
+      ]);
+      expect(items).toContainEqual({ key: "limits.leaseMs", value: 60_000, text: "1m", source: "default" });
+    },
+    bad: [["config", "show", "store"], "too_many_words"],
+    missing: null,
+  },
+  {
+    name: "config.check",
+    success: async () =>
+      expect(await answer("config.check", ["config", "check"])).toMatchObject({ ok: true, exists: false }),
+    bad: [["config", "check", "--strict"], "unknown_flag"],
+    missing: null,
+  },
+  {
+    name: "version",
+    success: async () => {
+      const given = await answer<{ version: string }>("version", ["version"]);
+      expect((await home.run(["--version"])).out).toBe(`drover ${given.version}\n`);
+    },
+    bad: [["version", "please"], "too_many_words"],
+    missing: null,
+  },
+];
+
+for (const {
+  name,
+  success,
+  bad: [badArgs, badCode],
+  missing,
+} of cases)
+  describe(name, () => {
+    test("does what it says, and answers in its shape", async () => {
+      await success();
+    });
+    test(`refuses ${badArgs.join(" ")}: 2 ${badCode}`, async () => {
+      expect((await home.refused(2, badArgs)).code).toBe(badCode);
+    });
+    if (missing !== null)
+      test(`does not find ${missing[0].join(" ")}: 3`, async () => {
+        expect((await home.refused(3, missing[0])).code).toBe(missing[1]);
+      });
+    test("has help with its examples", async () => {
+      const { status, out } = await home.run([...name.split("."), "--help"]);
+      expect(status).toBe(0);
+      expect(out).toContain(`Usage: drover ${name.replaceAll(".", " ")}`);
+      expect(out).toContain("Examples\n  drover ");
+    });
+  });
+
+test("every command but `down` has its cases here; `down` has them in daemon.test.ts", () => {
+  const named = new Set(cases.map((one) => one.name));
+  expect(
+    operations.filter((entry) => entry.hidden !== true && !named.has(entry.name)).map((entry) => entry.name),
+  ).toEqual(["down"]);
+});
+
+test("a slot is explained by why LOOP@TIME", async () => {
+  const { items } = await home.json<{ items: { at: string; outcome: string }[] }>(["loop", "slots", "quick"]);
+  const slot = items.find((one) => one.outcome === "succeeded");
+  const given = await home.json<{ sentence: string; thing: { kind: string } }>(["why", `quick@${slot?.at}`]);
+  expect(given.thing.kind).toBe("slot");
+  expect(given.sentence).toContain("succeeded");
+  await home.refused(3, ["why", "quick@2020-01-01T00:00:00Z"]);
+});
+
+test("an ambiguous reference is a conflict that lists what it may mean", async () => {
+  const error = await home.refused(4, ["show", "run_"]);
+  expect(error.code).toBe("ambiguous");
+  expect(error.hint).toContain("run_0");
+});
+
+test("B-033 a NUL byte is refused at the door", async () => {
+  mkdirSync(join(home.folder, "x"), { recursive: true });
+  writeFileSync(join(home.folder, "x/body"), '{"shell":"a\\u0000b","cwd":"/"}');
+  const { status, out } = await curl(
+    home,
+    ["-d", `@${join(home.folder, "x/body")}`, "-H", "content-type: application/json"],
+    "/api/v1/ops/run",
+  );
+  expect(status).toBe(400);
+  expect((JSON.parse(out) as { error: { code: string } }).error.code).toBe("nul_byte");
+});
+
+async function curl(of: Home, args: readonly string[], path: string): Promise<{ status: number; out: string }> {
+  const { request } = await import("node:http");
+  const { readFileSync } = await import("node:fs");
+  const body = args.includes("-d") ? readFileSync((args[1] ?? "").slice(1)) : undefined;
+  return new Promise((done, fail) => {
+    const outgoing = request(
+      {
+        socketPath: join(of.folder, "home/drover.sock"),
+        path,
+        method: "POST",
+        headers: { host: "drover", "content-type": "application/json" },
+      },
+      (incoming) => {
+        let out = "";
+        incoming.setEncoding("utf8").on("data", (piece: string) => (out += piece));
+        incoming.on("end", () => done({ status: incoming.statusCode ?? 0, out }));
+      },
+    );
+    outgoing.on("error", fail);
+    outgoing.end(body);
+  });
+}
