@@ -101,7 +101,10 @@ export function install(
       });
     },
     async json<T>(...args: string[]) {
-      const answer = await installation.run(...args, "--json");
+      // What stands behind `--` belongs to the command.
+      const dashes = args.indexOf("--");
+      const at = dashes === -1 ? args.length : dashes;
+      const answer = await installation.run(...args.slice(0, at), "--json", ...args.slice(at));
       if (answer.status !== 0)
         throw new Error(`drover ${args.join(" ")} ended with ${answer.status}: ${answer.stderr}`);
       return JSON.parse(answer.stdout) as T;
