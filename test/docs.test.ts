@@ -275,6 +275,7 @@ describe("the examples", () => {
   const environment: NodeJS.ProcessEnv = {
     PATH: `${bin}:${process.env["PATH"] ?? ""}`,
     HOME: folder,
+    TMPDIR: folder,
     DROVER_HOME: home,
     GIT_AUTHOR_NAME: "a",
     GIT_AUTHOR_EMAIL: "a@example.org",
