@@ -341,6 +341,7 @@ describe.skipIf(!wanted)("wake-ups", () => {
       await other.store.notes.add({ id: "probe0", body: "x" });
       await other.store.notes.nothing({});
       await other.store.notes.take({ limit: 0 });
+      await other.store.notes.bump({ id: "none" });
       await other.store.hosts.renew({ host: "h" });
       await other.store.notes.list();
     }

@@ -284,7 +284,7 @@ describe("several processes", () => {
       await store.notes.add({ id: `mine${i}`, body: "x" });
       tookMs.push(performance.now() - from);
     }
-    // Without the writer's pause each of these ran into its deadline of 5 s.
+    // The deadline of each is 5 s: a writer that never lets go would let all of them run into it.
     expect(Math.max(...tookMs)).toBeLessThan(2500);
     expect(child.exitCode).toBeNull();
   });

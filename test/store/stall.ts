@@ -9,13 +9,19 @@ const handle =
   kind === "postgres"
     ? await openPostgresStore({ url: place, table, migrations, clock, heartbeat: new URL(thread) })
     : await openWorkerStore({ file: place, table, migrations, clock, writer: new URL(thread) });
+let resolve: (answer: unknown) => void = () => undefined;
+const renewed = new Promise((done) => {
+  resolve = done;
+});
 const heartbeat = handle.startHeartbeat({
   operation: "hosts.renew",
   input: { host: "h" },
   everyMs: 50,
   patienceMs: Number(patienceMs),
+  onAnswer: (answer) => resolve(answer),
 });
 heartbeat.beat(true);
+await renewed;
 process.stdout.write("stalling\n", () => {
   for (;;);
 });

@@ -171,7 +171,7 @@ export const table = {
     }),
     truths: read("notes.truths", function* ({ id }: { readonly id: string }): Steps<unknown> {
       return yield* one(
-        sql`select exists (select 1 from notes where id = ${id}) as there, cast(${5} as bigint) / 2 as half, cast(${null} as text) as missing`,
+        sql`select exists (select 1 from notes where id = ${id}) as there, ${5} / 2 as half, cast(${null} as text) as missing`,
       );
     }),
   },
