@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -16,6 +16,7 @@ import { migrationsOf, ownMigrations } from "./migrate.ts";
 import { openPostgresStore } from "./postgres.ts";
 import { openDirectStore, openReadStore } from "./sqlite.ts";
 import { openSqlite } from "./sqlite-adapters.ts";
+import { backupFolder } from "./sqlite-connection.ts";
 
 type Texts = Readonly<Record<string, string>>;
 const clock = storeClock();
@@ -233,6 +234,23 @@ describe.each(Object.entries(places))("on %s", (_, makePlace) => {
     expect(await place.tables()).toEqual(["beats", "migrations", "notes", "parts"]);
     expect(await openAndClose(place, { ...migrations, ...third })).toEqual([2, 3]);
   });
+});
+
+test("B-071 a store is copied before it is changed: whole, the owner's alone, once", async () => {
+  const file = join(root, String(++made), "drover.db");
+  const first = await openDirectStore({ file, table, migrations: firstOnly, clock });
+  await first.store.notes.add({ id: "in the log", body: "x" });
+  const second = await openDirectStore({ file, table, migrations, clock });
+  await second.store.notes.add({ id: "later", body: "x" });
+  const copy = join(backupFolder(file), "drover-schema-1.db");
+  expect(readdirSync(backupFolder(file))).toEqual(["drover-schema-1.db"]);
+  expect(statSync(copy).mode & 0o777).toBe(0o600);
+  const connection = openSqlite(copy, { readOnly: true });
+  expect(connection.query("select id from notes", [], 0).rows).toEqual([{ id: "in the log" }]);
+  expect(connection.pragma("user_version")).toBe(1);
+  expect(connection.pragma("quick_check")).toBe("ok");
+  connection.close();
+  for (const one of [first, second]) await one.close();
 });
 
 test("opening an up-to-date SQLite store waits for no writer", async () => {

@@ -131,17 +131,28 @@ const NODE_SQLITE_FROM = 24;
 export const sqliteLibrary = (version: string = process.versions.node): SqliteLibrary =>
   Number(version.split(".")[0]) >= NODE_SQLITE_FROM ? "node:sqlite" : "better-sqlite3";
 
+/** Where the compiled library lies. Its own search for it costs more than opening a database; null leaves it to that. */
+function compiled(require: NodeJS.Require): string | null {
+  try {
+    return require.resolve("better-sqlite3/build/Release/better_sqlite3.node");
+  } catch {
+    return null;
+  }
+}
+
 function openBetter(file: string, { readOnly = false }: SqliteOptions): Database {
+  const require = createRequire(import.meta.url);
   let Better: new (file: string, options: Readonly<Record<string, unknown>>) => Database;
   try {
-    Better = createRequire(import.meta.url)("better-sqlite3") as typeof Better;
+    Better = require("better-sqlite3") as typeof Better;
   } catch (cause) {
     throw new AppError("unreachable", "sqlite_missing", "the SQLite library is not installed for this Node", {
       hint: "run `npm install better-sqlite3` with a C++ toolchain, or use Node 24, which has its own",
       cause,
     });
   }
-  return new Better(file, { readonly: readOnly, timeout: 0 });
+  const nativeBinding = compiled(require);
+  return new Better(file, { readonly: readOnly, timeout: 0, ...(nativeBinding === null ? {} : { nativeBinding }) });
 }
 
 function openNode(file: string, { readOnly = false }: SqliteOptions): Database {

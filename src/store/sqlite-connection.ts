@@ -1,6 +1,17 @@
 /** Opening a SQLite store: whose file it is, how it is kept safe, and that its schema is ours. */
-import { accessSync, closeSync, constants, existsSync, mkdirSync, openSync, statSync, writeFileSync } from "node:fs";
-import { dirname } from "node:path";
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { AppError } from "../core/errors.ts";
 import {
   isSqliteBusy,
@@ -68,6 +79,29 @@ function checkWritable(file: string): void {
     accessSync(file, constants.W_OK);
   } catch (error) {
     throw systemError(error, file);
+  }
+}
+
+/** The copies that are made before a store is changed to a newer schema. */
+export const backupFolder = (file: string): string => join(dirname(file), "backups");
+
+/**
+ * Copies a store as it is now, once for each schema it had. A plain copy of the file would lack what is in the log.
+ * Nobody changes the schema before a copy has its name, and a name is given once: so it is one of before the change,
+ * however many open the store at once.
+ */
+function backUp(connection: Sqlite, file: string, version: number): void {
+  const copy = join(backupFolder(file), `${basename(file, ".db")}-schema-${version}.db`);
+  if (existsSync(copy)) return;
+  const fresh = `${copy}.${process.pid}`;
+  createFile(fresh);
+  try {
+    connection.query("vacuum into ?", [fresh], 0);
+    linkSync(fresh, copy);
+  } catch (error) {
+    if ((error as { readonly code?: unknown }).code !== "EEXIST") throw error;
+  } finally {
+    rmSync(fresh, { force: true });
   }
 }
 
@@ -177,6 +211,7 @@ function prepare(connection: Sqlite, options: ConnectionOptions, wasMade: boolea
     missingFrom(ledger, migrations, file);
     return { connection, applied: [], version };
   }
+  if (!isNew) patiently(busyMs, () => backUp(connection, file, version));
   const applied = patiently(busyMs, () => runMigrations(connection, options));
   return { connection, applied, version: migrations.length };
 }
