@@ -222,6 +222,12 @@ describe.each(Object.entries(places))("on %s", (_, makePlace) => {
     const handle = await place.open(migrations);
     expect(await handle.store.notes.list()).toHaveLength(16);
     await handle.close();
+    if (place.words[0] !== "sqlite") return;
+    const folder = backupFolder(place.words[1] ?? "");
+    expect(readdirSync(folder)).toEqual(["drover-schema-1.db"]);
+    const connection = openSqlite(join(folder, "drover-schema-1.db"), { readOnly: true });
+    expect(connection.pragma("user_version")).toBe(1);
+    connection.close();
   });
 
   test("a kill between a text and its ledger row leaves neither", async () => {

@@ -6,7 +6,7 @@ import {
   existsSync,
   mkdirSync,
   openSync,
-  renameSync,
+  linkSync,
   rmSync,
   statSync,
   writeFileSync,
