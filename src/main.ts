@@ -571,6 +571,7 @@ async function serveUntilTold(
     log: (message) => log.write("warn", "spawner", { message }),
   });
   closers.push(() => spawner.close());
+  const own = ownPlaces(places, settings);
 
   let tellToStop: (how: { readonly drainMs: number; readonly stopRuns: boolean; readonly why: string }) => void =
     () => {};
@@ -596,7 +597,11 @@ async function serveUntilTold(
       clock: systemClock(),
       random: { bytes: (count) => crypto.randomBytes(count) },
       store: handle.store,
-      spawner,
+      // A process of a run that calls drover means the installation that started it.
+      spawner: {
+        ...spawner,
+        prepare: (launch) => spawner.prepare({ ...launch, variables: { ...launch.variables, ...own } }),
+      },
       files: openFiles({ runsFolder: places.runs, maxOutputBytes: settings.limits.outputBytes }),
       notifier: openNotifier(),
       startHeartbeat: ({ onAnswer, everyMs, ...input }) =>
@@ -722,6 +727,13 @@ async function serveUntilTold(
   await server.close(REQUEST_PATIENCE_MS);
   log.write("info", "daemon_down", {});
   clearTimeout(leave);
+}
+
+/** What says where this installation is, where that is not its usual place. An address with a password is told to nobody. */
+function ownPlaces(places: Places, settings: Settings): Record<string, string> {
+  const { store } = settings;
+  const told = env["DROVER_STORE"] === store && !/^\w+:\/\/[^/@]*:[^/@]*@/.test(store);
+  return { ...(places.home === null ? {} : { DROVER_HOME: places.home }), ...(told ? { DROVER_STORE: store } : {}) };
 }
 
 async function longestGrace(store: StoreContext["store"], hostId: string): Promise<number> {

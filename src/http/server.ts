@@ -24,7 +24,7 @@ export interface ServerOptions {
   perform(operation: AnyOperation, input: unknown, presented: Presented): Promise<unknown>;
   /** Records a fault of our own; answers the id under which it is found in the log. */
   onFault(error: unknown): string;
-  /** Called when a request begins and when it is answered: a daemon that ends when idle waits for it. */
+  /** Called when a request for an operation begins and when it is answered: a daemon that ends when idle waits for it. */
   onRequest(active: number): void;
   readonly maxBodyBytes?: number;
 }
@@ -43,12 +43,15 @@ export async function serve(options: ServerOptions): Promise<Server> {
   let active = 0;
   let closing = false;
   const server = createServer((request, response) => {
-    active += 1;
-    onRequest(active);
-    response.once("close", () => {
-      active -= 1;
+    // Asking for health is no work: a daemon that ends when idle is not kept by whoever watches it.
+    if (request.url?.startsWith(`${API}/ops/`) === true) {
+      active += 1;
       onRequest(active);
-    });
+      response.once("close", () => {
+        active -= 1;
+        onRequest(active);
+      });
+    }
     if (closing) response.setHeader("connection", "close");
     answer(options, request, response).catch((error: unknown) => refuse(options, response, error));
   });

@@ -48,6 +48,12 @@ export const operation = defineOperation({
   },
 });
 
-/** Runs that go on without a daemon. */
-const live = (context: LocalContext): Promise<number | null> =>
-  context.reading(async ({ store }) => (await store.runs.counts({})).running);
+/** Runs that go on without a daemon; null where the store cannot say. */
+async function live(context: LocalContext): Promise<number | null> {
+  try {
+    return await context.reading(async ({ store }) => (await store.runs.counts({})).running);
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    return null; // going down does not need the store: a damaged one must not keep a daemon up
+  }
+}

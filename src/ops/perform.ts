@@ -6,7 +6,7 @@ import type { ActContext, AnyOperation, LocalContext, StoreContext } from "./ope
 import type { OpenContext, World } from "./world.ts";
 
 /** How long a command waits for a lock that another command or a starting daemon holds. */
-const LOCK_PATIENCE_MS = 5_000;
+const LOCK_PATIENCE_MS = 20_000;
 const LOOK_MS = 20;
 /** A daemon that ends when it is idle may end between our look and our call: so often another one is started. */
 const STARTS = 3;

@@ -57,7 +57,7 @@ export function statusPage(answer: Status, screen: Screen): string {
           "next",
           next === null
             ? "nothing is scheduled"
-            : `${inertLine(next.loop)} ${distance(next.at, screen)} (${time(next.at)})`,
+            : `${inertLine(next.loop)} ${Date.parse(next.at) < screen.now ? "was due " : ""}${distance(next.at, screen)} (${time(next.at)})`,
         ],
       ],
       screen,
