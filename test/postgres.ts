@@ -1,5 +1,5 @@
 /** Throw-away PostgreSQL clusters: no port, no trace, gone with the one who started them. */
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import {
   chmodSync,
   chownSync,
@@ -58,16 +58,23 @@ const accountOf = (name: string): { readonly uid: number; readonly gid: number }
   return { uid: id("-u"), gid: id("-g") };
 };
 
-/** Clusters that are still up, so that they end with the process however it ends. */
-const running = new Set<() => void>();
-let watching = false;
-
-function endWithProcess(): void {
-  if (watching) return;
-  watching = true;
-  process.once("exit", () => {
-    for (const end of running) end();
-  });
+/**
+ * Ends a cluster when this process has ended, however it did: a shell of its own waits for the end of a pipe that only we
+ * hold open. Answers how to let go of it.
+ */
+function guard(stop: readonly string[], folder: string): () => void {
+  const shell = spawn(
+    "/bin/sh",
+    ["-c", 'cat >/dev/null; folder=$1; shift; "$@"; rm -rf "$folder"', "sh", folder, ...stop],
+    {
+      cwd: "/",
+      detached: true,
+      stdio: ["pipe", "ignore", "ignore"],
+    },
+  );
+  shell.unref();
+  (shell.stdin as unknown as { unref(): void }).unref();
+  return () => shell.stdin.end();
 }
 
 /**
@@ -88,10 +95,14 @@ export async function startPostgres({
   }
   chmodSync(folder, 0o700);
   const data = join(folder, "data");
-  const run = (program: string, args: readonly string[]): void => {
+  const commandOf = (program: string, args: readonly string[]): readonly string[] => {
     const command = [join(binaries, program), ...args];
-    const [file = "", ...rest] =
-      user === undefined ? command : ["setpriv", `--reuid=${user}`, `--regid=${user}`, "--init-groups", ...command];
+    return user === undefined
+      ? command
+      : ["setpriv", `--reuid=${user}`, `--regid=${user}`, "--init-groups", ...command];
+  };
+  const run = (program: string, args: readonly string[]): void => {
+    const [file = "", ...rest] = commandOf(program, args);
     // The server inherits what it is given, so its output must not be a pipe that somebody reads to its end.
     const { status, error } = spawnSync(file, rest, {
       cwd: "/",
@@ -123,15 +134,17 @@ export async function startPostgres({
     const pid = existsSync(file) ? Number(readFileSync(file, "utf8").split("\n")[0]) : 0;
     return pid > 1 ? pid : null;
   };
+  const stopArguments = ["-D", data, "-w", "-m", "immediate", "stop"];
+  const release = guard(commandOf("pg_ctl", stopArguments), folder);
   let ended = false;
   const end = (): void => {
     if (ended) return;
     ended = true;
-    running.delete(end);
     try {
-      if (serverPid() !== null) run("pg_ctl", ["-D", data, "-w", "-m", "immediate", "stop"]);
+      if (serverPid() !== null) run("pg_ctl", stopArguments);
     } finally {
       rmSync(folder, { recursive: true, force: true });
+      release();
     }
   };
   try {
@@ -152,8 +165,6 @@ export async function startPostgres({
     end();
     throw error;
   }
-  running.add(end);
-  endWithProcess();
   return {
     url: `postgres://postgres@localhost/postgres?host=${encodeURIComponent(folder)}`,
     async stop() {
