@@ -157,8 +157,6 @@ const SLICE = 100;
 const KTHREADD = 2;
 
 function procTable(): ProcessTable {
-  // A process may overwrite its environment (a long title does): what was seen once stays true of that pid and start.
-  let remembered = new Map<string, string[]>();
   const pidMax = Number(peek("/proc/sys/kernel/pid_max")?.toString("latin1") ?? 0);
   const read = (pid: number): Process | null => {
     const stat = pid > 0 ? peek(`/proc/${pid}/stat`) : null;
@@ -176,31 +174,22 @@ function procTable(): ProcessTable {
   /** Collects processes with their marks, then makes a snapshot of them. */
   const collector = () => {
     const all: Process[] = [];
-    const marks = new Map<string, string[]>();
+    const marks = new Map<Process, string[]>();
     return {
       add(pid: number) {
         const found = read(pid);
         if (found === null) return;
         all.push(found);
-        if (!isAlive(found) || found.parent === KTHREADD) return;
-        const key = `${found.pid}:${found.started}`;
-        const seen = remembered.get(key) ?? readMarks(found.pid);
-        if (seen.length > 0) marks.set(key, seen);
+        if (isAlive(found) && found.parent !== KTHREADD) marks.set(found, readMarks(pid));
       },
-      snapshot(whole: boolean): Snapshot {
-        // Only a look at everything tells which of the remembered are gone.
-        if (whole) remembered = marks;
-        else for (const [key, seen] of marks) remembered.set(key, seen);
-        return index(all, (found) => marks.get(`${found.pid}:${found.started}`) ?? []);
-      },
+      snapshot: () => index(all, (found) => marks.get(found) ?? []),
     };
   };
-  const take = (pids: Iterable<number>, whole: boolean): Snapshot => {
+  const take = (pids: Iterable<number>): Snapshot => {
     const found = collector();
     for (const pid of pids) found.add(pid);
-    return found.snapshot(whole);
+    return found.snapshot();
   };
-  const everything = () => take(pidsOf(readdirSync("/proc")), true);
 
   /** All pids that can have been given out since; null when that is unknown or too many. Pids are given out in a circle. */
   const candidates = (since: Since, lastPid: number, threads: number): number[] | null => {
@@ -220,7 +209,7 @@ function procTable(): ProcessTable {
       found.add(pid);
       if (++count % SLICE === 0) await nextTurn();
     }
-    return { snapshot: found.snapshot(true), quiet: isQuiet(before) };
+    return { snapshot: found.snapshot(), quiet: isQuiet(before) };
   };
 
   let running: Promise<Look> | null = null;
@@ -228,12 +217,12 @@ function procTable(): ProcessTable {
   return {
     backend: "proc",
     read,
-    snapshot: everything,
+    snapshot: () => take(pidsOf(readdirSync("/proc"))),
     forks,
     look(since) {
       const before = load();
       const pids = since === null || before === null ? null : candidates(since, before.lastPid, before.threads);
-      if (pids !== null) return Promise.resolve({ snapshot: take(pids, false), quiet: isQuiet(before) });
+      if (pids !== null) return Promise.resolve({ snapshot: take(pids), quiet: isQuiet(before) });
       waiting ??= (running ?? nextTurn()).then(() => {
         waiting = null;
         running = lookAtEverything().finally(() => {

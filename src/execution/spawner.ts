@@ -204,8 +204,14 @@ export function openSpawner(options: SpawnerOptions): Spawner {
 
     measure(folder) {
       const path = pathOf(folder);
-      const bytes = (file: string) => statOf(join(path, file))?.size ?? 0;
-      return { stdoutBytes: bytes(FILES.stdout), stderrBytes: bytes(FILES.stderr) };
+      const out = statOf(join(path, FILES.stdout));
+      const err = statOf(join(path, FILES.stderr));
+      // Sizes alone miss what reopens an output and empties it: the times of the last writes are only compared with themselves.
+      return {
+        stdoutBytes: out?.size ?? 0,
+        stderrBytes: err?.size ?? 0,
+        mark: (out?.mtimeMs ?? 0) + (err?.mtimeMs ?? 0) + (out?.size ?? 0) + (err?.size ?? 0),
+      };
     },
 
     async trim(folder, final) {

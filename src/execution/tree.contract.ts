@@ -56,6 +56,18 @@ function treeContract(
       }
     });
 
+    test("a stopped process hears TERM, ends in its own way and keeps its status", async () => {
+      await arena.start("att_stopped.1", sh("trap 'exit 9' TERM; echo up; kill -STOP $$; sleep 1"));
+      await until("it is stopped", async () => {
+        const found = await arena.judge("att_stopped.1");
+        return found.kind === "live" && table.read(found.pid)?.state === "T";
+      });
+      const startedAt = performance.now();
+      expect(await arena.end("att_stopped.1", 10_000)).toMatchObject({ killed: 1, left: 0 });
+      expect(performance.now() - startedAt).toBeLessThan(5_000);
+      expect(await arena.judge("att_stopped.1")).toMatchObject({ kind: "ended", exit: 9 });
+    });
+
     if (!seesAll) return;
     test("a chain that forks, leaves its parent and its session every millisecond", async () => {
       const chain = `$p = shift; $SIG{TERM} = "IGNORE"; $| = 1; print "up\\n"; while (1) { select undef, undef, undef, 0.001; my $c = fork; if ($c) { exit 0 } require POSIX; POSIX::setsid() }`;
