@@ -32,7 +32,7 @@ const build = {
 /** How long `up` waits for a daemon to be healthy: migrations, recovery of what ran, a machine that is busy. */
 const START_PATIENCE_MS = 60_000;
 /** How long a starting daemon waits for a lock that a command holds for its short time. */
-const LOCK_PATIENCE_MS = 10_000;
+const LOCK_PATIENCE_MS = 5_000;
 const LOOK_MS = 20;
 /** Beyond this a daemon that was told to go down leaves, whatever is left to do: what runs is adopted by the next one. */
 const SHUTDOWN_MS = 20_000;
@@ -349,6 +349,7 @@ async function takeLocks(
   places: Places,
   settings: Settings,
   patienceMs: number,
+  isVain: () => Promise<boolean> = async () => false,
 ): Promise<HeldLock[] | { readonly owner: number | null }> {
   const { acquireLock } = await import("./store/lock.ts");
   const { storeFileOf } = await import("./ops/settings.ts");
@@ -362,7 +363,7 @@ async function takeLocks(
   for (const file of files) {
     const lock = await acquireLock(file, {
       onBusy: async () => {
-        if (performance.now() >= deadline) return false;
+        if (performance.now() >= deadline || (await isVain())) return false;
         await pause(LOOK_MS);
         return true;
       },
@@ -477,7 +478,9 @@ async function beDaemon(world: CommandWorld, mode: Mode): Promise<void> {
   process.umask(0o077);
   const { AppError } = await import("./core/errors.ts");
   const settings = await world.settings();
-  const locks = await takeLocks(places, settings, LOCK_PATIENCE_MS);
+  // A lock that is held by a command is waited for; a daemon that answers is not.
+  const isUp = async (): Promise<boolean> => "health" in (await world.askDaemon());
+  const locks = await takeLocks(places, settings, LOCK_PATIENCE_MS, isUp);
   if (!Array.isArray(locks))
     throw new AppError(
       "conflict",
