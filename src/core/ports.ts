@@ -97,6 +97,14 @@ export interface EndReport {
   readonly proof: "proved_empty" | "not_proved";
 }
 
+/** How much an attempt has written. */
+export interface Measure {
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  /** Differs from its last value when something was written meanwhile, also by a program that empties its output; no instant. */
+  readonly mark: number;
+}
+
 /** Starts processes so that they outlive us, and says what became of them. */
 export interface Spawner {
   /** This boot of this host. */
@@ -114,7 +122,7 @@ export interface Spawner {
   /** Counts and ends what an attempt left behind after its command had ended. */
   sweep(request: EndRequest): Promise<EndReport>;
   /** Bytes written so far to both outputs; 0 when the folder is gone. Cheap: called for every live attempt every few seconds. */
-  measure(folder: string): { readonly stdoutBytes: number; readonly stderrBytes: number };
+  measure(folder: string): Measure;
   /** Keeps both outputs of a live attempt within the soft cap by punching holes; `final` once after the end. */
   trim(folder: string, final: boolean): Promise<void>;
   /** Calls back with a folder's name when its attempt may have ended: a wake-up, never evidence. */

@@ -28,6 +28,8 @@ export interface Life {
   recorded: boolean;
   /** It was seen alive. */
   seen: boolean;
+  /** Its bell rang since the last look began. A flag, because a look under way names its next one only at its end. */
+  rung: boolean;
   /** An absent ticket may be decided at the next look. */
   plant: boolean;
   wish: EndWish | null;
@@ -39,7 +41,8 @@ export interface Life {
   judgeAt: number;
   measureAt: number;
   measuredAt: number;
-  writtenBytes: number;
+  /** What `measure` said last: compared with itself only. */
+  writtenMark: number;
   idleMs: number;
   endTries: number;
   mishaps: number;
@@ -132,6 +135,7 @@ export function createRunner(options: RunnerOptions): Runner {
       askedAt: attempt.startedAt ?? clock.now(),
       recorded: attempt.status === "running",
       seen: attempt.status === "running",
+      rung: false,
       plant: phase === "asked",
       wish: null,
       outcome: null,
@@ -139,7 +143,7 @@ export function createRunner(options: RunnerOptions): Runner {
       judgeAt: Number.POSITIVE_INFINITY,
       measureAt: Number.POSITIVE_INFINITY,
       measuredAt: awake,
-      writtenBytes: 0,
+      writtenMark: 0,
       idleMs: 0,
       endTries: 0,
       mishaps: 0,
@@ -296,7 +300,9 @@ export function createRunner(options: RunnerOptions): Runner {
 
   async function look(life: Life): Promise<boolean> {
     const awake = clock.awake();
-    if (life.wish === null && !life.plant && awake < life.judgeAt) {
+    const { rung } = life;
+    life.rung = false;
+    if (life.wish === null && !life.plant && !rung && awake < life.judgeAt) {
       if (awake < life.measureAt) return false;
       measure(life, awake);
       if (overdue(life, awake) === null) return watchOn(life, awake, life.judgeAt);
@@ -339,13 +345,12 @@ export function createRunner(options: RunnerOptions): Runner {
   }
 
   function measure(life: Life, awake: number): void {
-    const { stdoutBytes, stderrBytes } = spawner.measure(life.folder);
-    const written = stdoutBytes + stderrBytes;
+    const { stdoutBytes, stderrBytes, mark: written } = spawner.measure(life.folder);
     const gapMs = awake - life.measuredAt;
     // A gap longer than two looks was ours, not the command's: we were stopped, or the host was busy.
-    if (written === life.writtenBytes) life.idleMs += Math.min(gapMs, 2 * idleLookMs(life));
+    if (written === life.writtenMark) life.idleMs += Math.min(gapMs, 2 * idleLookMs(life));
     else life.idleMs = 0;
-    life.writtenBytes = written;
+    life.writtenMark = written;
     life.measuredAt = awake;
     if (stdoutBytes > limits.logCapBytes || stderrBytes > limits.logCapBytes)
       spawner.trim(life.folder, false).catch((error: unknown) => weather.mishap(`trim ${life.id}`, error, 1));
@@ -434,7 +439,7 @@ export function createRunner(options: RunnerOptions): Runner {
     await point("exited", life);
     const began = judgement.kind !== "never_started";
     const report = ended ?? (began ? await sweep(life) : null);
-    const sizes = began ? spawner.measure(life.folder) : { stdoutBytes: 0, stderrBytes: 0 };
+    const { stdoutBytes, stderrBytes } = began ? spawner.measure(life.folder) : { stdoutBytes: 0, stderrBytes: 0 };
     const byItself = judgement.kind === "ended" && judgement.exit === 0 && judgement.fault === undefined;
     const [output, tail, unmet] = await Promise.all([
       began ? outputOf(life) : { json: null, fault: null },
@@ -449,7 +454,8 @@ export function createRunner(options: RunnerOptions): Runner {
       ...verdict,
       output: verdict.kind === "succeeded" ? output.json : null,
       tail,
-      ...sizes,
+      stdoutBytes,
+      stderrBytes,
       // Those that we had to end along with the command itself are no leftovers.
       reaped: report === null ? 0 : ending === null ? report.killed : 0,
       proof: report?.proof ?? null,
@@ -640,7 +646,7 @@ export function createRunner(options: RunnerOptions): Runner {
     bell(folder) {
       const life = byFolder.get(folder);
       if (life === undefined) return;
-      life.judgeAt = Number.NEGATIVE_INFINITY;
+      life.rung = true;
       life.latch.ring();
     },
 

@@ -13,7 +13,8 @@ import { composeEnvironment, requireLaunchable, valuesToScrub } from "./environm
 import { judgeFolder } from "./evidence.ts";
 import type { LogCap } from "./log-cap.ts";
 import { capLogs, DEFAULT_LOG_CAP } from "./log-cap.ts";
-import { ATTEMPT_MARK, bootId, openProcessTable } from "./processes.ts";
+import type { ProcessTable } from "./processes.ts";
+import { ATTEMPT_MARK, bootId, identify, openProcessTable } from "./processes.ts";
 import { openGit, readRepository } from "./repository.ts";
 import type { Backend } from "./resident.ts";
 import { findTool, openResident } from "./resident.ts";
@@ -40,6 +41,8 @@ export interface SpawnerOptions {
   /** An attempt without a ticket this long after it was asked means that the resident process is stuck. */
   readonly stuckMs?: number;
   readonly logCap?: Partial<LogCap>;
+  /** Where processes are looked up: `ps` where there is no /proc. */
+  readonly processes?: ProcessTable["backend"];
 }
 
 const SECRET_TIMEOUT_MS = 30_000;
@@ -54,7 +57,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   ensure(isAbsolute(runsFolder), "the runs folder is absolute");
   const logCap: LogCap = { ...DEFAULT_LOG_CAP, ...options.logCap };
   const boot = bootId();
-  const table = openProcessTable();
+  const table = openProcessTable(options.processes);
   const bells = join(runsFolder, BELLS);
   mkdirSync(bells, { recursive: true, mode: 0o700 });
   const shim = writeShim(runsFolder, table.backend === "proc");
@@ -95,8 +98,11 @@ export function openSpawner(options: SpawnerOptions): Spawner {
     const reaper = before.run?.reaper === true;
     const forks = forksAtAsk.get(folder);
     const since = forks === undefined || before.shim === null ? null : { pid: before.shim.pid, forks };
+    // A dead shim's session is looked at only where its start time can tell a reused pid from it.
+    const alive = identify(before.shim, path, table);
+    const leader = alive ?? (before.shim?.started == null ? null : before.shim);
     const tree = {
-      leader: before.shim,
+      leader,
       since,
       recorder: true,
       own: before.run?.readers ?? [],

@@ -8,7 +8,7 @@ import type { AttemptEvent, EndedBy, Outcome, RunStatus, StepStatus } from "../c
 import { journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, type Steps } from "./operation.ts";
 import { toAttempt, toRun, toStep, type AttemptRow, type Row, type RunRow, type StepRow } from "./rows.ts";
-import { deskFor, digestOf, endRun, type Desk } from "./runs.ts";
+import { deskFor, digestOf, endOf, endRun, type Desk } from "./runs.ts";
 import { forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
 
 /** Attempts with their runs, in the order given. */
@@ -240,7 +240,7 @@ function endOn(
     sql`update attempts set status = ${attemptStatus}, class = ${end.attempt.class}, counted = ${end.attempt.counted ? 1 : 0},
           exit_status = ${outcome.exitStatus}, signal = ${outcome.signal}, message = ${outcome.message}, tail = ${outcome.tail},
           stdout_bytes = ${outcome.stdoutBytes}, stderr_bytes = ${outcome.stderrBytes}, ended_by = ${outcome.endedBy}, reaped = ${outcome.reaped},
-          proof = ${outcome.proof}, started_at = coalesce(started_at, ${outcome.startedAt}), token = ${token}, finished_at = ${outcome.endedAt ?? now}
+          proof = ${outcome.proof}, started_at = coalesce(started_at, ${outcome.startedAt}), token = ${token}, finished_at = ${endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now)}
         where id = ${attempt.id} and token <= ${token} and finished_at is null`,
     sql`delete from claims where attempt_id = ${attempt.id}`,
   );
@@ -250,7 +250,7 @@ function endOn(
   const output = end.step.event === "succeed" ? outcome.output : null;
   writes.push(
     sql`update steps set status = ${stepStatus}, reason = ${reason}, wake_at = ${wakeAt}, tries_counted = ${end.step.triesCounted},
-          idle_ends = ${end.step.idleEnds}, output = ${output}, finished_at = ${settles ? now : null}
+          idle_ends = ${end.step.idleEnds}, output = ${output}, finished_at = ${settles ? endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now) : null}
         where id = ${step.id} and token = ${token} and finished_at is null`,
   );
   const runStatus = runStatusOf(steps.map((one) => (one.id === step.id ? { status: stepStatus } : one)));
@@ -269,6 +269,7 @@ function endOn(
       message: outcome.message,
       exitStatus: outcome.exitStatus,
       output,
+      endedAt: outcome.endedAt,
     });
   else
     writes.push(

@@ -339,6 +339,21 @@ forEachStore("attempts under tokens", (open) => {
     expect(tree?.steps[0]?.triesCounted).toBe(0);
   });
 
+  test("a run ends when its attempt ended, not when we heard of it", async () => {
+    const stage = await openStage(open);
+    const { run } = await stage.store.runs.add(draft(stage));
+    const [one] = (await pass(stage)).mine;
+    if (one === undefined) throw new Error("granted");
+    stage.setNow(T0 + 9_000);
+    const outcome = ended({ startedAt: T0 + 100, endedAt: T0 + 2_100 });
+    const at = { attemptId: one.attempt.id, token: one.attempt.token };
+    await stage.store.attempts.start({ ...at, bootId: "b", folder: "f", awakeAt: 0 });
+    await stage.store.attempts.settle({ ...at, outcome, limits });
+    const tree = await stage.store.runs.get({ runId: run.id });
+    expect(tree?.run.finishedAt).toBe(T0 + 2_100);
+    expect(tree?.attempts[0]).toMatchObject({ startedAt: T0 + 100, finishedAt: T0 + 2_100 });
+  });
+
   test("a failed try waits for its pause, then tries again up to its limit", async () => {
     const stage = await openStage(open);
     const { run } = await stage.store.runs.add(draft(stage));

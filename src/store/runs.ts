@@ -130,7 +130,13 @@ export interface RunEnd {
   readonly message: string | null;
   readonly exitStatus: number | null;
   readonly output: string | null;
+  /** When its last attempt ended by its host's clock; null for now. */
+  readonly endedAt: number | null;
 }
+
+/** An end is told by when it was, not by when we heard of it; kept between the start and now, for hosts whose clocks differ. */
+export const endOf = (endedAt: number | null, startedAt: number | null, now: number): number =>
+  Math.min(now, Math.max(endedAt ?? now, startedAt ?? 0));
 
 /** The runs that wait for their turn, and whether one that need not wait is still there besides `runId`. */
 export const turnQueries = (loopId: string | null, runId: string): [Sql, Sql] => [
@@ -222,7 +228,7 @@ export function endRun(desk: Desk, end: RunEnd): void {
   writes.push(
     sql`update runs set status = ${end.status}, reason = ${end.reason}, wake_at = null, waits_turn = 0, exit_status = ${end.exitStatus},
           output = ${end.output}, error = ${error === null ? null : JSON.stringify(error)}, hooks_due = ${hooks.length === 0 ? null : JSON.stringify(hooks)},
-          finished_at = ${now}, revision = revision + 1 where id = ${run.id} and finished_at is null`,
+          finished_at = ${endOf(end.endedAt, run.startedAt, now)}, revision = revision + 1 where id = ${run.id} and finished_at is null`,
     ...log.writes(),
   );
 }
@@ -305,6 +311,7 @@ export function cancelOn(
     message: why.reason,
     exitStatus: null,
     output: null,
+    endedAt: null,
   });
   return "cancelled";
 }

@@ -256,7 +256,8 @@ export function createMachine(options: MachineOptions): Machine {
       sweep: ({ folder, graceMs }) => end(context, folder, graceMs, false),
       measure(name) {
         const folder = folders.get(name);
-        return { stdoutBytes: folder === undefined ? 0 : bytesOf(folder), stderrBytes: 0 };
+        const stdoutBytes = folder === undefined ? 0 : bytesOf(folder);
+        return { stdoutBytes, stderrBytes: 0, mark: stdoutBytes };
       },
       trim: async () => undefined,
       onBell(listener) {
