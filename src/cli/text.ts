@@ -131,6 +131,7 @@ function codeWidth(code: number): 0 | 1 | 2 {
 function graphemeWidth(grapheme: string): number {
   const code = grapheme.codePointAt(0) ?? 0;
   if (/^\p{Mark}/u.test(grapheme)) return 0;
+  if (/^\p{Regional_Indicator}{2}/u.test(grapheme)) return 2;
   // A variation selector 16 asks for the picture, a joiner makes several pictures one.
   return grapheme.includes("\ufe0f") && /\p{Emoji}/u.test(grapheme) && code > 0xff ? 2 : codeWidth(code);
 }

@@ -1,0 +1,204 @@
+// @ts-check
+/**
+ * Writes `docs/reference/` from the operations, the settings and the errors of the program itself.
+ *
+ *   node scripts/reference.mjs [--check]
+ *
+ * With `--check` nothing is written: it ends with 1, and says what differs, when a page is stale.
+ */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { root } from "./install.mjs";
+
+const folder = join(root, "docs/reference");
+const NOT_YET = " (not available yet)";
+const head = "<!-- Written by scripts/reference.mjs: change the operation, not this page. -->\n\n";
+
+/** The parts of the program that describe themselves, bundled so that any Node can load them. */
+async function load() {
+  const { build } = await import("esbuild");
+  const outdir = mkdtempSync(join(root, ".cache-reference-"));
+  try {
+    await build({
+      absWorkingDir: root,
+      stdin: {
+        contents: `
+          export { operations } from "./src/ops/index.ts";
+          export { flagOf } from "./src/ops/fields.ts";
+          export { readSettings } from "./src/ops/settings.ts";
+          export { placesOf } from "./src/ops/places.ts";
+          export { EXIT } from "./src/cli/cli.ts";
+          export { RUN_EXIT } from "./src/cli/wait.ts";
+          export { failureClasses, runStatuses, attemptStatuses, stepStatuses } from "./src/core/run.ts";
+          export { loopStatuses } from "./src/core/loop-states.ts";`,
+        resolveDir: root,
+        loader: "ts",
+      },
+      outfile: join(outdir, "reference.mjs"),
+      bundle: true,
+      format: "esm",
+      platform: "node",
+      target: "node20",
+      banner: { js: 'import { createRequire as __c } from "node:module"; const require = __c(import.meta.url);' },
+      external: ["better-sqlite3", "pg", "pg-native"],
+      logLevel: "error",
+    });
+    return await import(pathToFileURL(join(outdir, "reference.mjs")).href);
+  } finally {
+    rmSync(outdir, { recursive: true, force: true });
+  }
+}
+
+/** @param {string} text */
+const cell = (text) => text.replaceAll("|", "\\|").replaceAll("\n", " ");
+
+/** @param {string} name */
+const commandOf = (name) => name.replaceAll(".", " ");
+
+const WHERE = {
+  read: "reads the store, daemon or not",
+  write: "in the daemon; without one the command writes itself",
+  act: "in the daemon",
+  local: "in the command's own process",
+};
+
+/** A shape as one line of text. @param {any} shape @returns {string} */
+function shapeText(shape) {
+  const nullable = shape.nullable ? " or null" : "";
+  if (shape.enum) return `${shape.enum.map((/** @type {string} */ one) => `\`${one}\``).join(", ")}${nullable}`;
+  if (shape.type === "array")
+    return `list of ${shape.items?.type === "object" ? "objects (below)" : shapeText(shape.items ?? {})}${nullable}`;
+  if (shape.type === "object") return `object (below)${nullable}`;
+  if (shape.format === "date-time") return `instant${nullable}`;
+  return `${shape.type ?? "any JSON"}${nullable}`;
+}
+
+/** Rows of an answer's keys, inner ones below their outer one. @param {any} shape @param {string} prefix @returns {string[]} */
+function shapeRows(shape, prefix = "") {
+  return Object.entries(shape.properties ?? {}).flatMap(([key, of]) => {
+    const name = prefix + key;
+    const optional = shape.required?.includes(key) ? "" : " (may be absent)";
+    const inner = of.type === "array" ? of.items : of;
+    return [
+      `| \`${name}\` | ${shapeText(of)}${optional} |`,
+      ...shapeRows(inner ?? {}, `${name}${of.type === "array" ? "[]" : ""}.`),
+    ];
+  });
+}
+
+/** @param {any} program */
+async function commands({ operations, flagOf }) {
+  const lines = [
+    head,
+    "# Commands\n\nEvery command takes `--json` and `--help`. Over the daemon's socket the same operations are `POST /api/v1/ops/<name>` with the JSON input as body.\n",
+  ];
+  for (const entry of operations) {
+    const { operation } = await entry.load();
+    const { input, output, cli, where } = operation;
+    const positionals = cli.positionals ?? [];
+    lines.push(
+      `\n## ${entry.hidden ? operation.name : `drover ${commandOf(operation.name)}`}\n\n${operation.summary}. Runs ${WHERE[/** @type {keyof typeof WHERE} */ (where)]}${operation.start ? "; one is started where none runs" : ""}.\n`,
+    );
+    if (entry.hidden) lines.push("\nPart of the daemon's own machinery: an operation, not a command.\n");
+    const later = Object.entries(input).filter(([, field]) => field.about.endsWith(NOT_YET));
+    const fields = Object.entries(input).filter(([, field]) => !field.about.endsWith(NOT_YET));
+    if (fields.length > 0) {
+      lines.push("\n| on the command line | in JSON | meaning | usually |\n| --- | --- | --- | --- |\n");
+      for (const [key, field] of fields) {
+        const word =
+          key === cli.rest
+            ? "`-- COMMAND ...`"
+            : positionals.includes(key)
+              ? `\`${field.placeholder}\``
+              : `${field.short === null ? "" : `\`-${field.short}\`, `}\`--${flagOf(key, field)}${field.placeholder === null ? "" : ` ${field.placeholder}`}\``;
+        const type = cli.own?.includes(key) ? "" : ` (${field.schema.enum ? "one of the choices" : field.schema.type})`;
+        lines.push(
+          `| ${cell(word)} | ${cli.own?.includes(key) ? "" : `\`${key}\``}${type} | ${cell(field.about)}${field.required ? "; required" : ""} | ${cell(field.fallback ?? "")} |\n`,
+        );
+      }
+    }
+    if (later.length > 0)
+      lines.push(
+        `\nNot available yet, and refused by name: ${later.map(([key, field]) => `\`--${flagOf(key, field)}\``).join(", ")}.\n`,
+      );
+    if (cli.notes) lines.push(`\n${cli.notes.join("\n")}\n`);
+    const rows = shapeRows(output);
+    if (rows.length > 0)
+      lines.push(
+        `\n<details><summary>Answer</summary>\n\n| key | value |\n| --- | --- |\n${rows.join("\n")}\n\n</details>\n`,
+      );
+    if (cli.examples)
+      lines.push(
+        `\n\`\`\`sh\n${cli.examples.map((/** @type {string} */ one) => `drover ${one}`).join("\n")}\n\`\`\`\n`,
+      );
+  }
+  return lines.join("");
+}
+
+/** @param {any} program */
+async function settings({ readSettings, placesOf }) {
+  const places = placesOf({ HOME: "/home/you" });
+  const { settings: usual } = await readSettings({}, places, null);
+  const rows = usual.all.map(
+    (/** @type {{ key: string, text: string }} */ { key, text }) =>
+      `| \`${key}\` | \`${key === "caps.agents" ? "4 (2 on fewer than 4 cores)" : text.replace("/home/you", "~")}\` |`,
+  );
+  return `${head}# Settings
+
+\`config.yaml\` lies in the folder that \`drover config path\` names. Durations are written as \`90s\` or \`1h30m\`, sizes as \`10MB\` or \`1GiB\`. An unknown setting is a warning, a wrong value is refused with its line; \`drover config check\` lists all.
+\`DROVER_HOME\` moves everything under one folder; \`DROVER_STORE\` wins over \`store\`.
+
+| setting | usually |
+| --- | --- |
+${rows.join("\n")}
+`;
+}
+
+/** @param {any} program */
+function words({ EXIT, RUN_EXIT, failureClasses, runStatuses, attemptStatuses, stepStatuses, loopStatuses }) {
+  const list = (/** @type {readonly string[]} */ all) => all.map((one) => `\`${one}\``).join(", ");
+  return `${head}# Words and statuses
+
+| exit status | from |
+| --- | --- |
+| 0 | it was done |
+| ${RUN_EXIT.failed} | the work failed; \`doctor\` and \`config check\`: there are findings |
+${Object.entries(EXIT)
+  .map(([kind, status]) => `| ${status} | an error of kind \`${kind}\` |`)
+  .join("\n")}
+| ${RUN_EXIT.person} | the run waits for a person |
+| ${RUN_EXIT.limit} | the run waits for a limit or a quota |
+| ${RUN_EXIT.timedOut} | the run timed out |
+| ${RUN_EXIT.interrupted} | the run was cancelled |
+
+Loops are ${list(loopStatuses)}. Runs are ${list(runStatuses)}. Steps are the same, and ${list(stepStatuses.filter((/** @type {string} */ one) => !runStatuses.includes(one)))}. Attempts are ${list(attemptStatuses)}.
+
+Classes of failure: ${list(failureClasses)}.
+`;
+}
+
+const program = await load();
+const pages = {
+  "commands.md": await commands(program),
+  "settings.md": await settings(program),
+  "words.md": words(program),
+};
+const check = process.argv.includes("--check");
+mkdirSync(folder, { recursive: true });
+for (const [name, text] of Object.entries(pages)) {
+  const file = join(folder, name);
+  if (!check) writeFileSync(file, text);
+  else {
+    let found = "";
+    try {
+      found = readFileSync(file, "utf8");
+    } catch {
+      // not written yet: stale like any other
+    }
+    if (found !== text) {
+      console.error(`docs/reference/${name} is stale: node scripts/reference.mjs`);
+      process.exitCode = 1;
+    }
+  }
+}

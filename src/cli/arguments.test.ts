@@ -1,0 +1,98 @@
+import { expect, test } from "vitest";
+import { AppError } from "../core/errors.ts";
+import { choice, duration, flag, folder, integer, pairs, required, text, texts } from "../ops/fields.ts";
+import { defineOperation } from "../ops/operation.ts";
+import { object } from "../ops/shape.ts";
+import { nearest, parseArguments, requireGiven } from "./arguments.ts";
+
+const operation = defineOperation({
+  name: "thing.do",
+  where: "local",
+  summary: "Do a thing",
+  input: {
+    name: required(text("a name")),
+    command: texts("a command", { empty: true }),
+    timeoutMs: duration("a time"),
+    drainMs: duration("a time with a usual value", { bare: "30s" }),
+    count: integer("a number", { min: -5, max: 9, short: "n" }),
+    follow: flag("a switch", { short: "f" }),
+    quiet: flag("another switch", { short: "q" }),
+    mode: choice("a choice", ["one", "two"]),
+    label: texts("labels", { commas: true }),
+    env: pairs("variables"),
+    cwd: folder("a folder"),
+  },
+  output: object({}),
+  cli: { positionals: ["name"], rest: "command", excludes: [["follow", "quiet"]] },
+  run: async () => ({}),
+});
+
+const parse = (...words: string[]) => parseArguments(operation, words, "/home/me/work").input;
+const code = (...words: string[]): string => {
+  try {
+    requireGiven(operation, parse(...words));
+  } catch (error) {
+    if (error instanceof AppError) return `${error.code} ${error.path}`;
+    throw error;
+  }
+  return "fine";
+};
+
+test("reads every form in which a value may be written", () => {
+  expect(parse("a", "--timeout", "1h30m", "--count=3", "--label", "x,y", "--label", "z")).toEqual({
+    name: "a",
+    timeoutMs: 5_400_000,
+    count: 3,
+    label: ["x", "y", "z"],
+  });
+  expect(parse("-n5", "a")).toEqual({ name: "a", count: 5 });
+  expect(parse("-n", "-5", "a")).toEqual({ name: "a", count: -5 });
+  expect(parse("-fn", "2")).toEqual({ follow: true, count: 2 });
+  expect(parse("--env", "A=1", "--env", "B=x=y", "--env", "A=")).toEqual({ env: { A: "", B: "x=y" } });
+});
+
+test("everything after -- is the command's, also what looks like ours", () => {
+  expect(parse("a", "--follow", "--", "ls", "--json", "", "--", "-x")).toEqual({
+    name: "a",
+    follow: true,
+    command: ["ls", "--json", "", "--", "-x"],
+  });
+});
+
+test("a path is the caller's", () => {
+  expect(parse("--cwd", "../other/./x")).toEqual({ cwd: "/home/me/other/x" });
+  expect(parse("--cwd", "/a/../b")).toEqual({ cwd: "/b" });
+});
+
+test("a value may be left out only where it says what that means", () => {
+  expect(parse("--drain", "--follow")).toEqual({ drainMs: 30_000, follow: true });
+  expect(parse("--drain")).toEqual({ drainMs: 30_000 });
+  expect(parse("--drain", "2m")).toEqual({ drainMs: 120_000 });
+});
+
+test.each([
+  [["a", "--nme", "x"], "unknown_flag --nme"],
+  [["a", "-z"], "unknown_flag -z"],
+  [["a", "--timeout"], "missing_value --timeout"],
+  [["a", "--timeout", "--", "ls"], "missing_value --timeout"],
+  [["a", "--timeout", "--follow"], "missing_value --timeout"],
+  [["a", "--count", "10"], "out_of_range --count"],
+  [["a", "--count", "1e1"], "bad_input --count"],
+  [["a", "--mode", "three"], "bad_choice --mode"],
+  [["a", "--mode", "one", "--mode", "two"], "given_twice --mode"],
+  [["a", "--follow=yes"], "bad_input --follow"],
+  [["a", "--env", "=x"], "bad_input --env"],
+  [["a", "--timeout", "5 m"], "bad_duration --timeout"],
+  [["a", "b"], "too_many_words b"],
+  [["a", "-f", "-q"], "contradiction --quiet"],
+  [["a\0b"], "nul_byte name"],
+  [[], "missing_value name"],
+])("refuses %j: %s", (words, expected) => {
+  expect(code(...words)).toBe(expected);
+});
+
+test("a misspelt word is told which one was meant, and only when one is near", () => {
+  expect(nearest("--tiemout", ["--timeout", "--time"])).toBe("--timeout");
+  expect(nearest("rnus", ["run", "runs", "up"])).toBe("runs");
+  expect(nearest("xyzzy", ["run", "runs", "up"])).toBeNull();
+});
