@@ -4,7 +4,7 @@ import { attemptIdOf, plantTombstone, readFolder } from "./attempt-folder.ts";
 import type { Evidence, Progress, Seen } from "./judge.ts";
 import { judge, knownDead } from "./judge.ts";
 import type { Identity, ProcessTable } from "./processes.ts";
-import { ATTEMPT_MARK, isAlive, isSame } from "./processes.ts";
+import { ATTEMPT_MARK, identify, isAlive } from "./processes.ts";
 
 /** Reads the evidence of one attempt's folder, plants and reads again as the table asks, and judges. */
 export function judgeFolder(path: string, sameBoot: boolean, mayPlant: boolean, table: ProcessTable): Judgement {
@@ -37,9 +37,9 @@ function gather(path: string, sameBoot: boolean, progress: Progress, table: Proc
     sameBoot,
     folderThere: folder.there,
     run: folder.run,
-    shim: sameBoot ? living(folder.shim, table) : null,
+    shim: sameBoot ? living(folder.shim, path, table) : null,
     id: folder.id,
-    command: sameBoot ? living(command, table) : null,
+    command: sameBoot ? living(command, path, table) : null,
     marked: progress.looked && sameBoot ? markedShim(attemptIdOf(basename(path)), table) : null,
     startedTicks: ticksOf(command) ?? ticksOf(folder.shim),
     startedAt: folder.startedAt,
@@ -47,10 +47,9 @@ function gather(path: string, sameBoot: boolean, progress: Progress, table: Proc
   };
 }
 
-function living(identity: Identity | null, table: ProcessTable): Seen | null {
-  if (identity === null) return null;
-  const found = table.read(identity.pid);
-  return isSame(found, identity) ? { pid: found.pid, started: found.started } : null;
+function living(identity: Identity | null, path: string, table: ProcessTable): Seen | null {
+  const found = identify(identity, path, table);
+  return found === null ? null : { pid: found.pid, started: found.started };
 }
 
 const ticksOf = (identity: Identity | null): number | null =>

@@ -42,6 +42,8 @@ export interface ProcessTable {
   readonly backend: "proc" | "ps";
   /** One process, dead ones included; null when there is no such pid. */
   read(pid: number): Process | null;
+  /** The command line of a process, words joined by spaces; empty when it cannot be read. */
+  words(pid: number): string;
   /** Everything, marks included. Costs about 20 ms for 500 processes. */
   snapshot(): Snapshot;
   /** How many processes were ever made on this host; null where it does not say. Taken before a tree's first process is made. */
@@ -116,6 +118,17 @@ export function parseIdentity(line: string): Identity | null {
   if (!/^\d+$/.test(line)) return null;
   const pid = Number(line);
   return pid > 1 ? { pid, session: pid, started: null } : null;
+}
+
+/**
+ * The process that `identity` names, with its start time; null when it is gone. Where a shim could not know its own start
+ * time, the path of its folder among its arguments says that the pid is still its.
+ */
+export function identify(identity: Identity | null, folder: string, table: ProcessTable): Process | null {
+  if (identity === null) return null;
+  const found = table.read(identity.pid);
+  if (!isSame(found, identity)) return null;
+  return identity.started !== null || table.words(found.pid).includes(folder) ? found : null;
 }
 
 /** The table of this platform. */
@@ -217,6 +230,7 @@ function procTable(): ProcessTable {
   return {
     backend: "proc",
     read,
+    words: (pid) => peek(`/proc/${pid}/cmdline`)?.toString("utf8").replaceAll("\0", " ").trim() ?? "",
     snapshot: () => take(pidsOf(readdirSync("/proc"))),
     forks,
     look(since) {
@@ -321,6 +335,7 @@ function psTable(): ProcessTable {
   const table: ProcessTable = {
     backend: "ps",
     read: (pid) => (pid > 0 ? (parse(ps([...columns, "-p", String(pid)]).trimEnd())?.found ?? null) : null),
+    words: (pid) => ps(["-ww", "-o", "command=", "-p", String(pid)]).trim(),
     snapshot() {
       const marks = new Map<number, string[]>();
       const all: Process[] = [];
