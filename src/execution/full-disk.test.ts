@@ -86,7 +86,10 @@ describe.skipIf(!mayMount)("a full disk", () => {
 
   test("before its end: the exit is recorded all the same, because the record has its place already", async () => {
     await spawner.prepare(
-      launch("att_full.1", `while [ ! -e ${join(cwd, "go")} ]; do sleep 0.02; done; echo lost; exit 3`),
+      launch(
+        "att_full.1",
+        `i=0; while [ ! -e ${join(cwd, "go")} ] && [ $i -lt 1000 ]; do i=$((i+1)); sleep 0.02; done; echo lost; exit 3`,
+      ),
     );
     await spawner.ask("att_full.1");
     await until("it runs", async () => {
