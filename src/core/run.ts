@@ -295,8 +295,8 @@ export function endAttempt(
 
     case "lost": {
       const attempt = { event: "lose", class: "lost", counted: policy.onLost !== "retry" } as const;
-      if (cancelled) return { attempt, step: { event: "cancel", reason: cancelReason, triesCounted, idleEnds } };
       const tries = triesCounted + (attempt.counted ? 1 : 0);
+      if (cancelled) return { attempt, step: { event: "cancel", reason: cancelReason, triesCounted: tries, idleEnds } };
       const idle = policy.onLost === "retry" ? idleEnds + 1 : 0;
       if (idle >= limits.crashLoopEnds)
         return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted: tries, idleEnds: idle } };

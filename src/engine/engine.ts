@@ -105,8 +105,8 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
       wake.poke("admit");
       if (step === "waiting") wake.poke("timers");
       if (run !== null && !isFinal(run)) return;
-      // The end of a run may say when its loop is due again.
-      if (was.loopId !== null) wake.poke("plan");
+      // The end of a run may say when its loop is due again, and may let in the next one, which may have to wait a little.
+      if (was.loopId !== null) wake.poke("plan", "timers");
       if (was.policy.onFinish !== null || was.policy.onFailure !== null) wake.poke("hooks");
       wake.poke("idle");
     },

@@ -342,26 +342,18 @@ export const editLoop = operation(
     const { now, loop } = yield* lockLoop(input.loopId);
     notArchived(loop);
     const log = journal("loop", loop.id, loop.eventNumber, now);
-    let before: Applied = {
-      writes: [],
-      runs: [],
-      status: loop.status,
-      nextAt: loop.nextAt,
-      plannedUntil: loop.plannedUntil,
-    };
-    if (loop.status === "active") {
-      const load = (yield* loadsOf([loop.id])).get(loop.id);
-      ensure(load, "the loop has its load");
-      before = yield* apply(
-        loop,
-        load,
-        decide(viewOf(loop, load), now, "late", limits, "edited"),
-        now,
-        limits,
-        ctx,
-        log,
-      );
-    }
+    const load = (yield* loadsOf([loop.id])).get(loop.id);
+    ensure(load, "the loop has its load");
+    // What a paused loop let pass is recorded under the schedule that it passed under.
+    const before = yield* apply(
+      loop,
+      load,
+      decide(viewOf(loop, load), now, "late", limits, "edited"),
+      now,
+      limits,
+      ctx,
+      log,
+    );
     const schedule = change.schedule === undefined ? loop.schedule : anchored(change.schedule, now, limits);
     const target = change.target ?? loop.target;
     const policy = change.policy ?? loop.policy;

@@ -21,8 +21,8 @@ export interface Checks {
     token: number,
     held: { readonly token: number; readonly over: boolean } | null,
   ): void;
-  /** After every write. */
-  after(operation: string, input: unknown, answer: unknown): void;
+  /** After every write. Answers whether it changed anything. */
+  after(operation: string, answer: unknown): boolean;
   onStart(attemptId: string): void;
   onEnd(attemptId: string): void;
   /** Nobody waits who could go on, at a moment when the host has been at work undisturbed for `forMs`. */
@@ -330,7 +330,7 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         () => `${operation} of ${attemptId} was accepted with token ${token} while ${held.token} is held`,
       );
     },
-    after(operation, _input, answer) {
+    after(operation, answer) {
       const events = rows<EventRow>(
         sql`select id, subject_kind, subject_id, number, type from events where id > ${lastEvent} order by id`,
       );
@@ -345,7 +345,7 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         if (event.type === "loop.removed") loops.delete(event.subject_id);
       }
       for (const [runId, type] of touched) checkRun(runId, type);
-      if (operation === "hosts.renew") return;
+      if (operation === "hosts.renew") return false;
       checkMirror(operation);
       if (operation.startsWith("loops.")) checkLoops(operation);
       if (operation === "admission.pass" && ((answer as { granted: number } | null)?.granted ?? 0) > 0) checkCaps();
@@ -357,6 +357,7 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       }
       if (operation === "loops.edit")
         ensure(!events.some((event) => event.type === "run.queued"), "I12", () => "an edit started something");
+      return events.length > 0;
     },
     onStart(attemptId) {
       const count = (starts.get(attemptId) ?? 0) + 1;

@@ -46,8 +46,8 @@ export interface WorldOptions {
 export const simLimits: Limits = {
   ...defaultLimits,
   longestSleepMs: 5 * MINUTE,
-  watchMs: 30_000,
-  idleLookMs: 30_000,
+  watchMs: 5 * MINUTE,
+  idleLookMs: 2 * MINUTE,
   renewMs: 5 * MINUTE,
   leaseMs: 20 * MINUTE,
   takeoverMs: 2 * HOUR,
@@ -180,11 +180,11 @@ export function createWorld(options: WorldOptions): World {
     };
     switch (habit) {
       case "long":
-        return { ...plan, durationMs: fate.int(MINUTE, 8 * HOUR) };
+        return { ...plan, durationMs: fate.int(MINUTE, 4 * HOUR) };
       case "hang":
         return {
           ...plan,
-          durationMs: fate.hit(0.5) ? quick : 1_000 * HOUR,
+          durationMs: fate.hit(0.5) ? quick : fate.int(3, 12) * HOUR,
           printsForMs: fate.int(0, HOUR),
           ignoresTerm: fate.hit(0.3),
         };
@@ -291,13 +291,13 @@ export function createWorld(options: WorldOptions): World {
           const again = name === "attempts.adopt" && held?.token === token + 1;
           if (!again) checks.accepted(name, attemptId, token, held);
         }
-        checks.after(name, input, answer);
-        if (entry.wakes) tellOthers(context);
+        // Who changed nothing wakes nobody, or two hosts would wake each other for ever.
+        if (checks.after(name, answer) && entry.wakes) tellOthers(context);
         return answer;
       },
       (error: unknown) => {
         if (options.trace !== null) trace(`store ${name} ${brief(input)} failed: ${String(error)}`);
-        if (error instanceof Crash && entry.access === "write") checks.after(name, input, null);
+        if (error instanceof Crash && entry.access === "write") checks.after(name, null);
         throw error;
       },
     );
@@ -425,7 +425,7 @@ export function createWorld(options: WorldOptions): World {
         bootId: ports.spawner.bootId,
         version: "0",
         leaseMs: simLimits.leaseMs,
-        commandCap: 3,
+        commandCap: 4,
         agentCap: 1,
       },
       limits: simLimits,
@@ -559,6 +559,7 @@ export function createWorld(options: WorldOptions): World {
   // --- what people do ------------------------------------------------------------------------------------------------
 
   const loopIds: string[] = [];
+  const habitOf = new Map<string, string>();
   let names = 0;
   let quiet = false;
 
@@ -573,7 +574,12 @@ export function createWorld(options: WorldOptions): World {
       onLost: people.pick(["auto", "retry", "fail"] as const),
       catchUp: people.pick(["latest", "all", "none"] as const),
       catchUpLimit: people.int(1, 20),
-      overlap: people.pick(["skip", "queue", "allow", "cancel"] as const),
+      // Runs of hours beside each other would make a queue of weeks, and nothing else.
+      overlap: people.pick(
+        habit === "hang" || habit === "long"
+          ? (["skip", "cancel"] as const)
+          : (["skip", "queue", "allow", "cancel"] as const),
+      ),
       queueLimit: people.int(1, 5),
       jitterMs: people.hit(0.3) ? people.int(1_000, 10 * MINUTE) : 0,
       breaker: people.pick([0, 5, 20]),
@@ -587,19 +593,18 @@ export function createWorld(options: WorldOptions): World {
     const now = storeNow();
     const zone = people.pick(["UTC", "Asia/Kolkata", "America/Phoenix"]);
     const kind = people.next();
-    if (kind < 0.5) return { kind: "interval", everyMs: people.int(20, 600) * MINUTE, anchorAt: now };
+    if (kind < 0.5) return { kind: "interval", everyMs: people.int(60, 1_200) * MINUTE, anchorAt: now };
     if (kind < 0.85)
       return {
         kind: "cron",
         zone,
         expression: people.pick([
-          "0 */2 * * *",
+          "0 */6 * * *",
           "30 4 * * *",
-          "*/45 * * * *",
           "15 9-17 * * 1-5",
           "0 0,12 * * *",
           "5 3 1,15 * *",
-          "10/30 6 * * *",
+          "10/20 6 * * *",
         ]),
       };
     if (kind < 0.95) return { kind: "dynamic", firstAt: now + MINUTE };
@@ -647,7 +652,9 @@ export function createWorld(options: WorldOptions): World {
         limits: simLimits,
       }),
     );
-    if (made !== null) loopIds.push(made.id);
+    if (made === null) return;
+    loopIds.push(made.id);
+    habitOf.set(made.id, habit);
   }
 
   async function someRun(live: boolean): Promise<string | null> {
@@ -699,7 +706,7 @@ export function createWorld(options: WorldOptions): World {
         store.loops.runNow({ loopId, by: "person", parentRunId: null, limits: simLimits }),
       );
     } else if (what < 0.65) {
-      const habit = people.pick(HABITS);
+      const habit = habitOf.get(loopId) ?? "quick";
       const change = {
         ...(people.hit(0.6) ? { schedule: someSchedule() } : {}),
         ...(people.hit(0.5) ? { policy: somePolicy(habit) } : {}),
