@@ -285,6 +285,8 @@ export interface Store {
       readonly runs: number;
       readonly wakeAt: Instant | null;
       readonly more: boolean;
+      /** The store's clock: `wakeAt` is to be understood by it. */
+      readonly now: Instant;
     }>;
     runNow(input: {
       readonly loopId: string;
@@ -336,7 +338,7 @@ export interface Store {
     /** Makes waiting steps ready whose time has come. */
     wake(input: {
       readonly limit: number;
-    }): Promise<{ readonly woken: number; readonly wakeAt: Instant | null; readonly more: boolean }>;
+    }): Promise<{ readonly woken: number; readonly wakeAt: Instant | null; readonly more: boolean; readonly now: Instant }>;
   };
   readonly admission: {
     /** One pass; grants are reserved, with their claims, for the hosts that they name. */

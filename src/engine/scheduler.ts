@@ -30,11 +30,12 @@ export function createScheduler({ clock, store, limits, wakeAt, again, onRuns }:
     },
     async tick() {
       const told = cause;
-      const { loops, runs, wakeAt: next, more } = await store.loops.planDue({ cause: told, limits });
+      const askedAt = clock.now();
+      const { runs, wakeAt: next, more, now } = await store.loops.planDue({ cause: told, limits });
       if (runs > 0) onRuns();
       if (more) return again();
       if (cause === told) cause = "late";
-      wakeAt(soonest(next, loops, clock));
+      wakeAt(byOurClock(next, now, askedAt, clock.now()));
     },
   };
 }
@@ -53,19 +54,22 @@ export function createTimers({ clock, store, limits, wakeAt, again, onReady }: T
   return {
     name: "timers",
     async tick() {
-      const { woken, wakeAt: next, more } = await store.steps.wake({ limit: limits.wakeSteps });
+      const askedAt = clock.now();
+      const { woken, wakeAt: next, more, now } = await store.steps.wake({ limit: limits.wakeSteps });
       if (woken > 0) onReady();
       if (more) return again();
-      wakeAt(soonest(next, woken, clock));
+      wakeAt(byOurClock(next, now, askedAt, clock.now()));
     },
   };
 }
 
-/** Where the store's clock is behind ours, what is due here is not due there: it is asked again after this, not at once. */
-const SKEW_PAUSE_MS = 1_000;
-
-function soonest(next: Instant | null, done: number, clock: Clock): Instant | null {
-  if (next === null || done > 0) return next;
-  const now = clock.now();
-  return next > now ? next : now + SKEW_PAUSE_MS;
+/** An instant of the store's clock by ours, which may be wrong. What the way to the store and back explains is no difference. */
+export function byOurClock(
+  instant: Instant | null,
+  storeNow: Instant,
+  askedAt: Instant,
+  answeredAt: Instant,
+): Instant | null {
+  if (instant === null || (storeNow >= askedAt && storeNow <= answeredAt)) return instant;
+  return instant - storeNow + Math.round((askedAt + answeredAt) / 2);
 }

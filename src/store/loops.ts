@@ -217,7 +217,7 @@ export const planDueLoops = operation(
   function* (
     input: { cause: LateCause; limits: Limits },
     ctx,
-  ): Steps<{ loops: number; runs: number; wakeAt: number | null; more: boolean }> {
+  ): Steps<{ loops: number; runs: number; wakeAt: number | null; more: boolean; now: number }> {
     const { cause, limits } = input;
     const [clock, rows] = yield* many<[{ now: number }, Row]>(
       readInstant,
@@ -227,7 +227,7 @@ export const planDueLoops = operation(
     ensure(now !== undefined, "the store has a clock");
     const due = rows.map(toLoop).filter((loop) => loop.wakeAt !== null && loop.wakeAt <= now);
     const later = rows.map((row) => row["wake_at"] as number).find((at) => at > now);
-    if (due.length === 0) return { loops: 0, runs: 0, wakeAt: later ?? null, more: false };
+    if (due.length === 0) return { loops: 0, runs: 0, wakeAt: later ?? null, more: false, now };
     const loads = yield* loadsOf(due.map((loop) => loop.id));
     const writes: Sql[] = [];
     let runs = 0;
@@ -250,7 +250,7 @@ export const planDueLoops = operation(
       sql`select wake_at from loops where wake_at is not null order by wake_at, id limit 1`,
     );
     const wakeAt = next?.wake_at ?? null;
-    return { loops: due.length, runs, wakeAt, more: wakeAt !== null && wakeAt <= now };
+    return { loops: due.length, runs, wakeAt, more: wakeAt !== null && wakeAt <= now, now };
   },
 );
 

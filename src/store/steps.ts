@@ -8,6 +8,7 @@ interface Woken {
   readonly woken: number;
   readonly wakeAt: number | null;
   readonly more: boolean;
+  readonly now: number;
 }
 
 export const wakeSteps = operation("steps.wake", function* (input: { limit: number }): Steps<Woken> {
@@ -18,7 +19,8 @@ export const wakeSteps = operation("steps.wake", function* (input: { limit: numb
   const now = clock[0]?.now ?? 0;
   const ripe = due.filter((row) => (row["wake_at"] as number) <= now);
   const later = due.find((row) => (row["wake_at"] as number) > now);
-  if (ripe.length === 0) return { woken: 0, wakeAt: (later?.["wake_at"] as number | undefined) ?? null, more: false };
+  if (ripe.length === 0)
+    return { woken: 0, wakeAt: (later?.["wake_at"] as number | undefined) ?? null, more: false, now };
   // Lock order: runs, then steps. What changed between the two reads is left out.
   const runs = yield* all<Row>(
     sql`select * from runs where id in (${jsonList(ripe.map((row) => row["run_id"] as string))}) order by id ${forUpdate}`,
@@ -44,5 +46,5 @@ export const wakeSteps = operation("steps.wake", function* (input: { limit: numb
   );
   if (writes.length > 0) yield* finish(...writes);
   const wakeAt = (rest?.["wake_at"] as number | null | undefined) ?? null;
-  return { woken: still.length, wakeAt, more: wakeAt !== null && wakeAt <= now };
+  return { woken: still.length, wakeAt, more: wakeAt !== null && wakeAt <= now, now };
 });
