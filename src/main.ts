@@ -563,8 +563,8 @@ async function serveUntilTold(
     clock,
     use: "daemon",
     workers: {
-      writer: new URL("./sqlite-writer.js", import.meta.url),
-      heartbeat: new URL("./postgres-heartbeat.js", import.meta.url),
+      writer: new URL("./sqlite-writer.mjs", import.meta.url),
+      heartbeat: new URL("./postgres-heartbeat.mjs", import.meta.url),
     },
   });
   closers.push(() => handle.close());
@@ -764,6 +764,7 @@ async function inspect(world: CommandWorld, fix: boolean): Promise<readonly Find
   const { findings } = await import("./ops/findings.ts");
   const { statfs } = await import("node:fs/promises");
   const { findTool } = await import("./execution/resident.ts");
+  const { TOOLS } = await import("./execution/tools.ts");
   const { completePath } = await import("./execution/environment.ts");
   const { orphans } = await import("./execution/processes.ts");
   const { openCgroups } = await import("./execution/cgroups.ts");
@@ -784,6 +785,7 @@ async function inspect(world: CommandWorld, fix: boolean): Promise<readonly Find
       path: completePath(env["PATH"] ?? "", env["HOME"] ?? "/", env["PNPM_HOME"]),
       ownPath: env["PATH"] ?? "",
       findTool,
+      tools: TOOLS,
       modeOf: (path) => statSync(path, { throwIfNoEntry: false })?.mode ?? null,
       cgroups: () => openCgroups(places.runs) !== null,
       marked: () => orphans(),

@@ -2,7 +2,6 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { cut, inertLine, inertText, table, widthOf } from "./text.ts";
 
-// oxlint-disable-next-line no-control-regex
 const OBEYED = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
 
 test("B-039 foreign text holds nothing that a terminal obeys", () => {

@@ -1,4 +1,3 @@
-import { describeTarget } from "../core/target.ts";
 import { badInput, required, text } from "./fields.ts";
 import { findLoop } from "./find.ts";
 import { answerLoop, loopAnswerShape } from "./loop-answer.ts";
@@ -42,13 +41,15 @@ export const operation = defineOperation({
     const schedule = await makeSchedule(context, input);
     const policy = given(POLICY_KEYS) ? await makeLoopPolicy(context, input, before.policy) : null;
     const target = given(TARGET_KEYS) ? await makeTarget(context, input, before.target) : null;
-    if (schedule === null && policy === null && target === null)
+    if (schedule === null && policy === null && target === null) {
+      const { describeTarget } = await import("../core/target.ts");
       throw badInput(
         "loop",
         "nothing to change is given",
         `It runs: ${describeTarget(before.target)}. Give flags.`,
         "nothing_to_do",
       );
+    }
     const loop = await context.store.loops.edit({
       loopId: before.id,
       change: {

@@ -16,6 +16,8 @@ export interface Probes {
   readonly path: string;
   readonly ownPath: string;
   findTool(name: string): string | null;
+  /** Tools that are used where they are there, with what goes without them. */
+  readonly tools: readonly { readonly name: string; readonly without: string }[];
   /** Mode bits of a file; null when it is not there. */
   modeOf(path: string): number | null;
   /** Whether attempts can have a cgroup each. */
@@ -29,13 +31,6 @@ export interface Probes {
 const EARLIEST_NOW = Date.UTC(2025, 0, 1);
 /** A host's last sign of life may lie this far ahead of our clock before that is worth a word. */
 const CLOCK_AHEAD_MS = 60_000;
-/** Tools that execution uses, with what goes without them. */
-const TOOLS: readonly (readonly [string, string])[] = [
-  ["setsid", "processes are started by a slower way"],
-  ["fallocate", "large logs are cut only when their run has ended"],
-  ["git", "`--expect changes` and `--expect commit` cannot be judged"],
-];
-
 /** Looks at everything; a part that cannot be looked at is a finding of its own. */
 export async function findings(world: World, probes: Probes, fix: boolean): Promise<readonly Finding[]> {
   const found: Finding[] = [];
@@ -162,9 +157,9 @@ export async function findings(world: World, probes: Probes, fix: boolean): Prom
     const added = probes.path.split(":").filter((folder) => !probes.ownPath.split(":").includes(folder));
     if (probes.findTool("sh") === null)
       say("path", "problem", "there is no sh in the system's folders", "Processes are started through it.");
-    for (const [tool, without] of TOOLS)
-      if (probes.findTool(tool) === null && !onPath(tool, probes))
-        say("path", "warning", `${tool} is not found: ${without}`);
+    for (const { name, without } of probes.tools)
+      if (probes.findTool(name) === null && !onPath(name, probes))
+        say("path", "warning", `${name} is not found: ${without}`);
     if (!found.some((finding) => finding.check === "path"))
       say(
         "path",

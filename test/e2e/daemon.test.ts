@@ -427,12 +427,10 @@ describe("who asks", () => {
     const hostile = String.raw`\033]0;x\a\033[2K\rALL PASSED\033]8;;http://x\a\033]52;c;eA==\a\302\233A\342\200\256end\n`;
     const { out, status: exit } = await home.run(["run", "--shell", `printf '${hostile}'; exit 0`]);
     expect(exit).toBe(0);
-    // oxlint-disable-next-line no-control-regex
     expect(out).not.toMatch(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e]/);
     const { items } = await home.json<{ items: readonly Run[] }>(["runs"]);
     const raw = await home.run(["logs", items[0]?.id ?? "", "--raw"]);
     expect(raw.out).toContain("\u001b]0;x\u0007");
-    // oxlint-disable-next-line no-control-regex
     for (const args of [["show", items[0]?.id ?? ""], ["runs"], ["why", items[0]?.id ?? ""]])
       expect((await home.run(args)).out).not.toMatch(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e]/);
   });

@@ -1,0 +1,101 @@
+// @ts-check
+/**
+ * Which lazily loaded modules travel together. Each `import()` would become files of its own, and what two of them share
+ * another: a list then read some forty files, half a millisecond each. Modules that are wanted together are one file.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+
+/**
+ * A group's name, and what belongs to it: paths below `src/`, or a test of such a path. A module is in the first that fits.
+ * What is in none stays a file of its own: that is right for what is large and seldom wanted.
+ * @type {readonly (readonly [string, readonly (string | RegExp)[]])[]}
+ */
+export const groups = [
+  // The schema library and YAML stay apart: the daemon loads the one once, and only a configuration needs the other.
+  ["schemas", ["core/target.ts", "core/loop.ts"]],
+  [
+    "daemon",
+    [
+      "engine/engine.ts",
+      "execution/clock.ts",
+      "execution/files.ts",
+      "execution/notifier.ts",
+      "execution/spawner.ts",
+      "http/server.ts",
+      "ops/daemon-log.ts",
+    ],
+  ],
+  ["hands", [/^execution\/(?!logs)/, "cli/help.ts", "ops/findings.ts", "store/integrity.ts"]],
+  // What nearly every command loads, the lists with all their parts among them: one file is read faster than twenty.
+  ["command", [/^cli\//, /^core\//, /^ops\/(?!config-file)/, /^store\/(?!postgres)/]],
+];
+
+/** @param {string} path below `src/` @returns {string | undefined} */
+const groupOf = (path) =>
+  groups.find(([, members]) => members.some((one) => (typeof one === "string" ? one === path : one.test(path))))?.[0];
+
+/** @param {string} path */
+const nameIn = (path) => path.replace(/\.ts$/, "").replace(/\W/g, "_");
+
+/**
+ * @param {string} root the folder of the checkout
+ * @returns {import("esbuild").Plugin}
+ */
+export function grouping(root) {
+  const source = join(root, "src");
+  /** @type {Map<string, Set<string>>} */
+  const members = new Map();
+  return {
+    name: "grouping",
+    setup(bundle) {
+      bundle.onStart(() => members.clear());
+      bundle.onResolve({ filter: /^group:/ }, ({ path }) => ({
+        path: path.slice("group:".length),
+        namespace: "group",
+      }));
+      bundle.onLoad({ filter: /./, namespace: "group" }, ({ path: group }) => ({
+        contents: [...wanted(group)]
+          .map((path) => `export * as ${nameIn(path)} from ${JSON.stringify(`./${path}`)};`)
+          .join("\n"),
+        resolveDir: source,
+      }));
+      bundle.onLoad({ filter: /\.ts$/ }, ({ path }) => {
+        const text = readFileSync(path, "utf8");
+        if (!path.startsWith(source) || !text.includes("import(")) return undefined;
+        const contents = text.replace(/\bimport\("(\.{1,2}\/[^"]+\.ts)"\)/g, (whole, specifier) => {
+          const target = resolve(dirname(path), specifier).slice(source.length + 1);
+          const group = groupOf(target);
+          if (group === undefined) return whole;
+          return `import("group:${group}").then((all) => all.${nameIn(target)})`;
+        });
+        return { contents, loader: "ts" };
+      });
+    },
+  };
+
+  /** Everything of the group that anybody loads; read from the sources, since a group is loaded before all of them are. @param {string} group */
+  function wanted(group) {
+    const found = members.get(group) ?? new Set();
+    if (found.size > 0) return found;
+    members.set(group, found);
+    for (const path of lazilyLoaded(source)) if (groupOf(path) === group) found.add(path);
+    return found;
+  }
+}
+
+/** Paths below `src/` that some source loads by `import()`. @param {string} source */
+function lazilyLoaded(source) {
+  /** @type {Set<string>} */
+  const found = new Set();
+  for (const path of filesBelow(source))
+    for (const [, specifier = ""] of readFileSync(path, "utf8").matchAll(/\bimport\("(\.{1,2}\/[^"]+\.ts)"\)/g))
+      found.add(resolve(dirname(path), specifier).slice(source.length + 1));
+  return [...found].sort();
+}
+
+/** The program's sources, without tests. @param {string} source */
+const filesBelow = (source) =>
+  readdirSync(source, { recursive: true, encoding: "utf8" })
+    .filter((name) => /(?<!\.(?:test|contract))\.ts$/.test(name))
+    .map((name) => join(source, name));
