@@ -133,7 +133,7 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
     reason: run.reason,
     facts: { ...facts, ...more },
   });
-  const tries = step === undefined ? "" : ` (try ${step.triesCounted} of ${step.maxAttempts})`;
+  const tries = step === undefined ? "" : `, try ${step.triesCounted} of ${step.maxAttempts}`;
   switch (run.status) {
     case "queued": {
       if (step?.status === "pending")
@@ -160,7 +160,7 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
       if (run.cancelRequestedAt !== null)
         return answer(`It is being cancelled by ${run.cancelBy ?? "somebody"} (${run.cancelReason ?? "no reason"}).`);
       return answer(
-        `It runs${run.startedAt === null ? "" : ` since ${describeDuration(now - run.startedAt)}`} because ${originOf(tree)}.`,
+        `It runs${run.startedAt === null ? "" : ` for ${describeDuration(now - run.startedAt)}`} because ${originOf(tree)}.`,
         { pid: last?.pid ?? null, attempt: last?.number ?? null },
       );
     case "succeeded":
@@ -169,7 +169,7 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
     case "timed_out": {
       const said = run.error?.message ?? last?.message;
       return answer(
-        `It ${run.status === "failed" ? "failed" : "timed out"}: ${run.error?.class ?? run.reason ?? "unknown"}${said == null ? "" : `, ${said}`}${tries}. It ran because ${originOf(tree)}.`,
+        `It ${run.status === "failed" ? "failed" : "timed out"}: ${said ?? "for a reason that is not known"} (${run.error?.class ?? run.reason ?? "unknown"}${tries}). It ran because ${originOf(tree)}.`,
       );
     }
     case "cancelled":
@@ -191,7 +191,7 @@ async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
     if (loop.archivedAt !== null) return "It is archived: it starts nothing until `drover loop unarchive`.";
     switch (loop.status) {
       case "paused":
-        return `It is paused${loop.pausedAt === null ? "" : ` since ${describeDuration(now - loop.pausedAt)}`}: ${loop.pausedReason ?? "a person paused it"}.`;
+        return `It is paused${loop.pausedAt === null ? "" : ` for ${describeDuration(now - loop.pausedAt)}`}: ${loop.pausedReason ?? "a person paused it"}.`;
       case "expired":
         return "It has expired: it starts nothing until `drover loop resume`.";
       case "finished":

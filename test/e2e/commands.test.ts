@@ -334,7 +334,7 @@ const cases: readonly Case[] = [
     name: "why",
     success: async () => {
       const given = await answer<{ sentence: string }>("why", ["why", bad]);
-      expect(given.sentence).toContain("failed: exit");
+      expect(given.sentence).toContain("failed: exited with status 3 (exit, try 1 of 1)");
       await loop("asked");
       expect((await answer<{ sentence: string }>("why", ["why", "asked"])).sentence).toContain("fires next");
     },

@@ -78,7 +78,14 @@ export function findings(answer: { readonly findings: readonly Finding[] }, scre
 export const limits = (
   {
     items,
-  }: { readonly items: readonly { readonly resource: string; readonly limit: number; readonly used: number }[] },
+  }: {
+    readonly items: readonly {
+      readonly resource: string;
+      readonly host: string | null;
+      readonly limit: number;
+      readonly used: number;
+    }[];
+  },
   screen: Screen,
 ): string =>
   items.length === 0 && screen.columns !== null
@@ -90,7 +97,9 @@ export const limits = (
           { title: "LIMIT", right: true },
         ],
         items.map((one) => [
-          one.resource,
+          screen.columns === null || one.host === null
+            ? one.resource
+            : `${one.host}: ${one.resource.split(":").at(-1)}s`,
           { text: String(one.used), paint: one.used >= one.limit ? screen.warn : undefined },
           String(one.limit),
         ]),
