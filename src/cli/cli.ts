@@ -97,6 +97,12 @@ async function dispatch(
   screen: Screen,
   isBroken: () => boolean,
 ): Promise<number> {
+  if (argv[0] === "__complete") {
+    const { complete } = await import("./complete.ts");
+    const found = await complete(argv.slice(1), world);
+    await put(process.stdout, found.map((one) => `${one}\n`).join(""));
+    return 0;
+  }
   const { entry, rest } = await findCommand(argv);
   if (entry === null) return rest;
   const { operation } = await entry.load();

@@ -61,6 +61,7 @@ test("the golden list of operations", () => {
       "config.show local",
       "config.check local",
       "version local",
+      "completion local",
     ]
   `);
 });

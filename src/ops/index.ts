@@ -184,6 +184,12 @@ export const operations: readonly Entry[] = [
     load: () => import("./config-check.ts"),
   },
   { name: "version", where: "local", summary: "Print the version", load: () => import("./show-version.ts") },
+  {
+    name: "completion",
+    where: "local",
+    summary: "Print a completion script for a shell",
+    load: () => import("./print-completion.ts"),
+  },
 ];
 
 export const findEntry = (name: string): Entry | undefined => operations.find((entry) => entry.name === name);

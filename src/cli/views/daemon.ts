@@ -163,3 +163,5 @@ export const version = (answer: {
   readonly node: string;
   readonly platform: string;
 }): string => `drover ${answer.version} (${answer.build}), node ${answer.node}, ${answer.platform}\n`;
+
+export const completion = (answer: { readonly script: string }): string => answer.script;

@@ -39,4 +39,5 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "config.show": async () => (await daemon()).settings,
   "config.check": async () => (await daemon()).problems,
   version: async () => (await daemon()).version,
+  completion: async () => (await daemon()).completion,
 };
