@@ -78,8 +78,9 @@ const withMigrations = {
 const starter = (version) => `#!/usr/bin/env node
 "use strict";
 const [, , word, more] = process.argv;
+const daemon = word === "up" && process.argv.includes("--foreground");
 if (more === undefined && (word === "--version" || word === "-V")) process.stdout.write(${JSON.stringify(`drover ${version}\n`)});
-else import("./main.mjs");
+else import(daemon ? "./daemon.mjs" : "./main.mjs");
 `;
 
 /** The migrations as one object from file name to text. */
@@ -160,15 +161,18 @@ export async function build(options = {}) {
   const old = `${outdir}.old-${process.pid}`;
   mkdirSync(fresh, { recursive: true });
   try {
-    /** @param {readonly { source: string, output: string }[]} of */
-    const bundleEntries = (of) =>
+    /**
+     * @param {readonly { source: string, output: string }[]} of
+     * @param {boolean} whole one file for each entry, with all that it may ever load
+     */
+    const bundleEntries = (of, whole = false) =>
       bundle({
         absWorkingDir: root,
         entryPoints: of.map(({ source, output }) => ({ in: source, out: output })),
         outdir: fresh,
         outExtension: { ".js": ".mjs" },
         bundle: true,
-        splitting: true,
+        splitting: !whole,
         format: "esm",
         platform: "node",
         target: "node20",
@@ -176,7 +180,7 @@ export async function build(options = {}) {
         chunkNames: "[name]-[hash]",
         external,
         banner: { js: banner },
-        plugins: [onlyEnglish, withMigrations, grouping(root)],
+        plugins: [onlyEnglish, withMigrations, ...(whole ? [] : [grouping(root)])],
         define: {
           __DROVER_VERSION__: JSON.stringify(version),
           __DROVER_BUILD__: JSON.stringify(buildId),
@@ -193,6 +197,11 @@ export async function build(options = {}) {
     const bundled = [
       await bundleEntries(present.filter(({ source }) => source === main)),
       await bundleEntries(present.filter(({ source }) => source !== main)),
+      // A daemon outlives its installation's files: an upgrade replaces them while it runs, and what it would load then is gone.
+      await bundleEntries(
+        present.filter(({ source }) => source === main).map(({ source }) => ({ source, output: "daemon" })),
+        true,
+      ),
     ];
     writeFileSync(
       join(fresh, "LICENSES.txt"),

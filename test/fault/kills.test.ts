@@ -33,7 +33,7 @@ function newerBuild(): string {
   const later = `${major}.${minor}.${Number(patch) + 1}`;
   let changed = 0;
   for (const name of readdirSync(join(folder, "dist"), { recursive: true, encoding: "utf8" })) {
-    if (!name.endsWith(".js")) continue;
+    if (!/\.m?js$/.test(name)) continue;
     const text = readFileSync(join(folder, "dist", name), "utf8");
     if (!text.includes(`"${version}"`)) continue;
     changed++;
