@@ -194,12 +194,14 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     },
   };
 
-  /** A failure is one in a row only until the next success. */
+  /** A failure is one in a row only until the next success, which tells that what failed may have been done all the same. */
   const counted = (actor: { readonly name: string; tick(): Promise<void> }) => ({
     name: actor.name,
     async tick() {
       await actor.tick();
-      failures.delete(actor.name);
+      if (!failures.delete(actor.name)) return;
+      weather.fine();
+      poke("all");
     },
   });
   // The order in which those that are due at once ask the store: what makes work ready comes before what lets it start.

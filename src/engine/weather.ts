@@ -15,6 +15,8 @@ export interface Weather {
   persist<T>(what: string, work: () => Promise<T>): Promise<T>;
   /** Does it if the store is there; null when it is away. */
   attempt<T>(what: string, work: () => Promise<T>): Promise<T | null>;
+  /** The store answered. */
+  fine(): void;
   /** Tells an error and answers the pause before another try. @param nth failures in a row, from 1 */
   mishap(what: string, error: unknown, nth: number): number;
   /** Errors that were bugs, since the start. */
@@ -87,6 +89,7 @@ export function createWeather({ clock, random, limits, log, halted, onFull }: We
         return null;
       }
     },
+    fine: clear,
     mishap(what, error, nth) {
       if (passes(error)) blow(what, error);
       else if (!(error instanceof Halted)) {
