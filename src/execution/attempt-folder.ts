@@ -1,6 +1,6 @@
 import type { Stats } from "node:fs";
-import { linkSync, readFileSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { linkSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { AppError } from "../core/errors.ts";
 import type { Identity } from "./processes.ts";
 import { parseIdentity } from "./processes.ts";
@@ -10,8 +10,7 @@ import { parseIdentity } from "./processes.ts";
  *
  * | file | written by | means |
  * | --- | --- | --- |
- * | `stdin` | prepare | what the command reads |
- * | `void` | prepare | the text of the tombstone: planting is a link(2) to it, so it needs no room on a full disk |
+ * | `stdin` | prepare | what the command reads; none when that is nothing |
  * | `scrub` | prepare | fingerprints of the secrets, never the secrets (`scrub.ts`) |
  * | `prepared` | prepare | what later judgements need: variables, repository, working directory (`Prepared`) |
  * | `out`, `err` | the command, appended | its outputs, raw; `out.pipe` and `err.pipe` beside them with `output: "pipe"` |
@@ -20,6 +19,7 @@ import { parseIdentity } from "./processes.ts";
  * | `id` | shim, first | its own stat line: pid, session, start time |
  * | `run` | shim or tombstone, never both | the ticket; lines below |
  * | `../ended/<folder>` | shim, last | a bell, never evidence |
+ * | `../void` | the spawner, once | the text of every tombstone: planting is a link(2) to it, so it needs no room on a full disk |
  *
  * Lines of `run`, each counting only with its newline: `go` (ticket of the shim) or `void` (tombstone); then `group PATH`
  * (it entered that cgroup), `readers PID PID` (the two that write what comes through the pipes), `reaper yes` (it is a child subreaper), `cmd STAT` (the command's own process, `cmd -` where
@@ -27,7 +27,6 @@ import { parseIdentity } from "./processes.ts";
  */
 export const FILES = {
   stdin: "stdin",
-  tombstone: "void",
   scrub: "scrub",
   prepared: "prepared",
   stdout: "out",
@@ -37,6 +36,18 @@ export const FILES = {
   id: "id",
   run: "run",
 } as const;
+
+/** The tombstones' text, beside the attempts' folders. Not in each of them: to make a file is the dearest part of a start. */
+const TOMBSTONE = "void";
+
+/** Writes the text that tombstones are links to, in one step. */
+export function writeTombstone(runsFolder: string): void {
+  writeFileSync(join(runsFolder, `${TOMBSTONE}.new`), "void\n", { mode: 0o600 });
+  renameSync(join(runsFolder, `${TOMBSTONE}.new`), join(runsFolder, TOMBSTONE));
+}
+
+/** Whether that text is there. */
+export const hasTombstone = (runsFolder: string): boolean => statOf(join(runsFolder, TOMBSTONE)) !== null;
 
 /** Folder of the bells, beside the attempts' folders. */
 export const BELLS = "ended";
@@ -180,7 +191,8 @@ export function readFolder(path: string): FolderState {
   };
 }
 
-const isAbsent = (error: unknown): boolean =>
+/** Whether an error of the file system says that nothing is there. */
+export const isAbsent = (error: unknown): boolean =>
   error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
 
 /** The text of a file, null when there is none. */
@@ -203,16 +215,20 @@ export function statOf(path: string): Stats | null {
  * death between the two leaves a `run` that nobody can read.
  */
 export function plantTombstone(path: string): "planted" | "refused" | "gone" {
-  try {
-    linkSync(join(path, FILES.tombstone), join(path, FILES.run));
-    return "planted";
-  } catch (error) {
-    if (isAbsent(error)) return "gone";
-    if (error instanceof Error && "code" in error) {
-      if (error.code === "EEXIST") return "refused";
-      if (error.code === "ENOSPC" || error.code === "EDQUOT") throw noSpace(path, error);
+  const runsFolder = dirname(path);
+  for (let tries = 0; ; tries++) {
+    try {
+      linkSync(join(runsFolder, TOMBSTONE), join(path, FILES.run));
+      return "planted";
+    } catch (error) {
+      if (isFull(error)) throw noSpace(path, error);
+      const code = error instanceof Error && "code" in error ? error.code : "";
+      if (code === "EEXIST") return "refused";
+      if (isAbsent(error) && statOf(path) === null) return "gone";
+      // Somebody removed the text, or it has as many links as the file system allows (65,000 on ext4).
+      if (tries > 0 || !(isAbsent(error) || code === "EMLINK")) throw error;
+      writeTombstone(runsFolder);
     }
-    throw error;
   }
 }
 

@@ -57,6 +57,19 @@ export function completePath(
   return [...new Set([...own, ...usual])].join(":");
 }
 
+/** Whether folders exist, asked again after a while: a PATH is completed for each start, and a dozen looks at the disk add up. */
+function rememberedExists(forMs: number): (folder: string) => boolean {
+  const known = new Map<string, { readonly there: boolean; readonly until: number }>();
+  return (folder) => {
+    const last = known.get(folder);
+    if (last !== undefined && performance.now() < last.until) return last.there;
+    const there = existsSync(folder);
+    known.set(folder, { there, until: performance.now() + forMs });
+    return there;
+  };
+}
+const existsLately = rememberedExists(10_000);
+
 /** What `composeEnvironment` takes from, later over earlier. */
 export interface EnvironmentSources {
   /** The daemon's own environment. */
@@ -79,7 +92,12 @@ export function composeEnvironment({ daemon, target, secrets, variables }: Envir
   }
   for (const [name, value] of Object.entries(target.env)) environment[requireName(name, "env")] = value;
   for (const [name, value] of Object.entries(secrets)) environment[requireName(name, "secrets")] = value;
-  environment["PATH"] = completePath(environment["PATH"] ?? "", environment["HOME"] ?? homedir(), daemon["PNPM_HOME"]);
+  environment["PATH"] = completePath(
+    environment["PATH"] ?? "",
+    environment["HOME"] ?? homedir(),
+    daemon["PNPM_HOME"],
+    existsLately,
+  );
   for (const [name, value] of Object.entries(variables)) environment[requireName(name, "variables")] = value;
   for (const [name, value] of Object.entries(environment))
     requireWord(`${name}=${value}`, `the variable ${name}`, `env.${name}`);

@@ -1,12 +1,12 @@
 import { lstatSync } from "node:fs";
-import { open, readdir, rm, statfs } from "node:fs/promises";
+import { open, readdir, rm, statfs, unlink } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { z } from "zod";
 import { AppError } from "../core/errors.ts";
 import type { Files } from "../core/ports.ts";
 import type { Target } from "../core/target.ts";
 import type { Prepared } from "./attempt-folder.ts";
-import { BELLS, FILES, readText, requireFolderName, statOf } from "./attempt-folder.ts";
+import { BELLS, FILES, isAbsent, readText, requireFolderName, statOf, streamFile } from "./attempt-folder.ts";
 import { composeEnvironment } from "./environment.ts";
 import { runErrand } from "./errand.ts";
 import { readLog, scrubOf } from "./logs.ts";
@@ -102,6 +102,8 @@ export function openFiles(options: FilesOptions): Files {
 
   return {
     async tail(folder, stream, maxBytes) {
+      // Most outputs are empty, and this is asked for both at each end.
+      if ((statOf(join(pathOf(folder), streamFile(stream)))?.size ?? 0) === 0) return { text: "", droppedBytes: 0 };
       const page = await readLog(pathOf(folder), stream, {
         tailBytes: maxBytes,
         raw: false,
@@ -177,7 +179,9 @@ export function openFiles(options: FilesOptions): Files {
 
     async remove(folder, whole) {
       const path = pathOf(folder);
-      await rm(join(runsFolder, BELLS, folder), { force: true });
+      await unlink(join(runsFolder, BELLS, folder)).catch((error: unknown) => {
+        if (!isAbsent(error)) throw error; // never rung, or removed before
+      });
       if (whole) await rm(path, { recursive: true, force: true });
     },
   };

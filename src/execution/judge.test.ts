@@ -311,7 +311,7 @@ describe("shim and daemon interleaved at every point", () => {
 
   test("without leave to plant nothing is decided that the shim could contradict", () => {
     for (const life of [whole, ...lives]) {
-      for (const schedule of schedules(life, DAEMON_STEPS)) {
+      for (const schedule of schedules(life, 10)) {
         const { judgement, world } = play(`${schedule}${"s".repeat(20)}`, false);
         if (judgement?.kind === "never_started") hold(!world.everStarted, schedule);
         if (life === whole && judgement !== null) hold(["asked", "live", "ended"].includes(judgement.kind), schedule);
@@ -320,7 +320,7 @@ describe("shim and daemon interleaved at every point", () => {
   });
 
   test("B-058 a second daemon's judgement agrees with the first about what never started", () => {
-    for (const schedule of schedules(whole, DAEMON_STEPS)) {
+    for (const schedule of schedules(whole, 10)) {
       const { judgement, world } = play(schedule, true);
       if (judgement?.kind !== "never_started") continue;
       const second = daemon(world, true);

@@ -5,7 +5,17 @@ import { isAbsolute, join } from "node:path";
 import { AppError, ensure } from "../core/errors.ts";
 import type { EndReport, EndRequest, Judgement, Launch, Spawner } from "../core/ports.ts";
 import type { Prepared } from "./attempt-folder.ts";
-import { BELLS, FILES, isFull, noSpace, readFolder, requireFolderName, statOf } from "./attempt-folder.ts";
+import {
+  BELLS,
+  FILES,
+  hasTombstone,
+  isFull,
+  noSpace,
+  readFolder,
+  requireFolderName,
+  statOf,
+  writeTombstone,
+} from "./attempt-folder.ts";
 import type { Cgroups } from "./cgroups.ts";
 import { openCgroups } from "./cgroups.ts";
 import type { EnvironmentSources } from "./environment.ts";
@@ -60,6 +70,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   const table = openProcessTable(options.processes);
   const bells = join(runsFolder, BELLS);
   mkdirSync(bells, { recursive: true, mode: 0o700 });
+  if (!hasTombstone(runsFolder)) writeTombstone(runsFolder);
   const shim = writeShim(runsFolder, table.backend === "proc");
   const fallocate = findTool("fallocate");
   const cgroups: Cgroups | null = options.cgroups === false ? null : openCgroups(runsFolder);
@@ -166,7 +177,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
         shim,
         path,
         target.cwd,
-        join(path, FILES.stdin),
+        launch.input.length > 0 ? join(path, FILES.stdin) : "/dev/null",
         umask,
         cgroup ?? "-",
         "-",
@@ -256,8 +267,7 @@ function makeFolder(path: string, { input }: Launch, memory: Prepared | null, se
   try {
     const put = (file: string, content: string | Uint8Array) =>
       writeFileSync(join(path, file), content, { flag: "wx", mode: 0o600 });
-    put(FILES.stdin, input);
-    put(FILES.tombstone, "void\n");
+    if (input.length > 0) put(FILES.stdin, input);
     if (secrets.length > 0) put(FILES.scrub, JSON.stringify(fingerprint(secrets)));
     if (memory !== null) put(FILES.prepared, JSON.stringify(memory));
   } catch (error) {
