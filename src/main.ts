@@ -502,6 +502,13 @@ async function beDaemon(world: CommandWorld, mode: Mode): Promise<void> {
         }),
   });
   const closers: (() => void | Promise<void>)[] = [() => log.close()];
+  // What nobody caught may have left anything half done: the process goes, what runs stays, and the next one judges it.
+  process.on("uncaughtException", (error) => {
+    const { id } = recordFault(places, error);
+    log.write("error", "crash", { id, fault: describeFault(error) });
+    log.close();
+    process.exit(70);
+  });
   try {
     await serveUntilTold(world, mode, settings, log, closers);
   } catch (error) {

@@ -291,7 +291,7 @@ function describeSlot(slot: SlotRecord, loop: LoopRecord): string {
   const because = SLOT_REASONS[slot.reason ?? ""] ?? slot.reason ?? "no reason is recorded";
   switch (slot.outcome) {
     case "skipped":
-      return `It was skipped: ${because} (overlap ${loop.policy.overlap}).`;
+      return `It was skipped: ${because}${slot.reason === "overlap" || slot.reason === "queue_full" ? ` (overlap ${loop.policy.overlap})` : ""}.`;
     case "missed":
       return `It was missed: ${because} (catch-up ${loop.policy.catchUp}).`;
     case "coalesced":

@@ -8,7 +8,7 @@ const SHELLS = ["bash", "zsh", "fish"] as const;
 const SCRIPTS: { readonly [S in (typeof SHELLS)[number]]: string } = {
   bash: `_drover() {
   local IFS=$'\\n'
-  mapfile -t COMPREPLY < <(drover __complete "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  COMPREPLY=($(drover __complete "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
   [[ \${#COMPREPLY[@]} -eq 0 ]] && compopt -o default 2>/dev/null
 }
 complete -F _drover drover
