@@ -224,6 +224,12 @@ async function ordeal(store: string | undefined): Promise<void> {
     } finally {
       await reading.close();
     }
+  } catch (error) {
+    // What a person would look at first, for a failure that may not come back.
+    const [status, runs] = [await at.run("status"), await at.run("runs", "--limit", "12")];
+    const log = join(at.home, "state", "logs", "daemon.log");
+    const tail = existsSync(log) ? readFileSync(log, "utf8").slice(-4_000) : "no log";
+    throw new Error(`${String(error)}\n${status.stdout}\n${runs.stdout}\n${tail}`, { cause: error });
   } finally {
     await at.close();
   }
