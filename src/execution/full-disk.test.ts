@@ -69,6 +69,21 @@ describe.skipIf(!mayMount)("a full disk", () => {
     await spawner.prepare(launch("att_full.1", "true"));
   });
 
+  test("at the daemon's own start: it comes up, and starts nothing until there is room", async () => {
+    await spawner.close();
+    rmSync(join(disk, "runs"), { recursive: true });
+    mkdirSync(join(disk, "runs/ended"), { recursive: true });
+    fill();
+    const log: string[] = [];
+    spawner = openSpawner({ runsFolder: join(disk, "runs"), log: (line) => log.push(line), cgroups: false });
+    expect(log.join()).toMatch(/no space/);
+    await expect(spawner.prepare(launch("att_full.1", "true"))).rejects.toMatchObject({ code: "no_space" });
+    free();
+    await spawner.prepare(launch("att_full.2", "exit 4"));
+    await spawner.ask("att_full.2");
+    await until("it ends", async () => (await judge("att_full.2", false)).kind === "ended");
+  });
+
   test("B-075 before the ticket: the command never starts, the tombstone needs no room, and the reason is told", async () => {
     await spawner.prepare(launch("att_full.1", `echo ran >${join(cwd, "ran")}`));
     fill();

@@ -289,6 +289,16 @@ function spawnerContract(name: string, options: Pick<SpawnerOptions, "backend" |
       expect(readFileSync(join(arena.cwd, "../twice"), "utf8")).toBe("once\n");
     });
 
+    test("a shim or a tombstone's text that somebody removed is written again", async () => {
+      for (const name of readdirSync(arena.runsFolder))
+        if (!name.includes("ended")) rmSync(join(arena.runsFolder, name));
+      await arena.spawner.prepare(arena.launch("att_again.1", ["true"]));
+      rmSync(join(arena.runsFolder, "void"));
+      expect(await arena.judge("att_again.1", true)).toMatchObject({ kind: "never_started" });
+      await arena.start("att_again.2", ["true"]);
+      expect(await arena.ended("att_again.2")).toMatchObject({ exit: 0 });
+    });
+
     test("a planted tombstone wins over a shim that comes later", async () => {
       await arena.spawner.prepare(arena.launch("att_late.1", sh("echo ran")));
       expect(await arena.judge("att_late.1")).toEqual({ kind: "asked" });

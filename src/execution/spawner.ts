@@ -70,8 +70,21 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   const table = openProcessTable(options.processes);
   const bells = join(runsFolder, BELLS);
   mkdirSync(bells, { recursive: true, mode: 0o700 });
-  if (!hasTombstone(runsFolder)) writeTombstone(runsFolder);
-  const shim = writeShim(runsFolder, table.backend === "proc");
+  /** Written when it is missing and there is room: on a full disk a daemon still comes up, adopts and settles. */
+  const shim = (): string => {
+    try {
+      if (!hasTombstone(runsFolder)) writeTombstone(runsFolder);
+      return writeShim(runsFolder, table.backend === "proc");
+    } catch (error) {
+      throw isFull(error) ? noSpace(runsFolder, error) : error;
+    }
+  };
+  try {
+    shim();
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    log(`${error.message}: nothing can start`);
+  }
   const fallocate = findTool("fallocate");
   const cgroups: Cgroups | null = options.cgroups === false ? null : openCgroups(runsFolder);
   const umask = process.umask().toString(8).padStart(4, "0");
@@ -170,11 +183,12 @@ export function openSpawner(options: SpawnerOptions): Spawner {
           ? await readRepository(openGit(target.cwd, composeEnvironment({ ...open, variables: {} }), table))
           : null;
       const memory: Prepared = { cwd: target.cwd, variables: told, repository };
+      const shimPath = shim();
       makeFolder(path, launch, target.expect.length > 0 ? memory : null, valuesToScrub(sources));
       const cgroup = cgroups?.make(launch.folder) ?? null;
       if (cgroup !== null) cgroupOf.set(launch.folder, cgroup);
       const argv = [
-        shim,
+        shimPath,
         path,
         target.cwd,
         launch.input.length > 0 ? join(path, FILES.stdin) : "/dev/null",
@@ -289,12 +303,8 @@ function writeShim(runsFolder: string, proc: boolean): string {
   const text = shimText({ proc, cat: findTool("cat") ?? "cat", mkfifo: findTool("mkfifo") ?? "mkfifo" });
   const path = join(runsFolder, `shim-${createHash("sha256").update(text).digest("hex").slice(0, 16)}.sh`);
   if (statOf(path)?.size === Buffer.byteLength(text)) return path;
-  try {
-    writeFileSync(`${path}.new`, text, { mode: 0o600 });
-    renameSync(`${path}.new`, path);
-  } catch (error) {
-    throw isFull(error) ? noSpace(path, error) : error;
-  }
+  writeFileSync(`${path}.new`, text, { mode: 0o600 });
+  renameSync(`${path}.new`, path);
   return path;
 }
 
