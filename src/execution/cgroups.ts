@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 
 /** Makes a cgroup for each attempt, where this process may: as root, or in a subtree that was delegated to us. */
@@ -21,7 +21,9 @@ export function openCgroups(runsFolder: string): Cgroups | null {
     const mount = /^\S+ \S+ \S+ \S+ (\S+) [^\n]* - cgroup2 /m.exec(readFileSync("/proc/self/mountinfo", "utf8"))?.[1];
     const own = /^0::(\/.*)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
     if (mount === undefined || own === undefined) return null;
-    const place = join(mount, own, `drover-${createHash("sha256").update(runsFolder).digest("hex").slice(0, 12)}`);
+    const parent = join(mount, own);
+    tidyAbandoned(parent);
+    const place = join(parent, `drover-${createHash("sha256").update(runsFolder).digest("hex").slice(0, 12)}`);
     mkdirSync(place, { recursive: true });
     // Those of attempts that ended while nobody looked; the kernel refuses the others.
     const tidy = () => {
@@ -50,6 +52,30 @@ export function openCgroups(runsFolder: string): Cgroups | null {
     };
   } catch {
     return null; // no cgroup v2 here, or not for us
+  }
+}
+
+/** An empty cgroup as old as this is no start on its way. */
+const ABANDONED_MS = 60_000;
+
+/** Removes what daemons left that were killed and never came back, such as those of a folder that is gone. */
+function tidyAbandoned(parent: string): void {
+  const isOld = (path: string) => {
+    const found = statSync(path, { throwIfNoEntry: false });
+    return found !== undefined && Date.now() - found.mtimeMs > ABANDONED_MS;
+  };
+  const folders = (path: string) => {
+    try {
+      return readdirSync(path, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+    } catch {
+      return []; // another daemon has just removed it
+    }
+  };
+  for (const { name } of folders(parent)) {
+    if (!/^drover-[0-9a-f]{12}$/.test(name)) continue;
+    const place = join(parent, name);
+    for (const child of folders(place)) if (isOld(join(place, child.name))) removeEmpty(join(place, child.name));
+    if (isOld(place)) removeEmpty(place);
   }
 }
 
