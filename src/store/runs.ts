@@ -20,7 +20,7 @@ import { forUpdate, sql, type Sql } from "./sql.ts";
 export const digestOf = (value: unknown): string => createHash("sha256").update(JSON.stringify(value)).digest("hex");
 
 /** The end of an id, backwards: an index over it answers suffixes of any length. */
-export const suffixKey = (id: string): string => [...id.slice(-26)].reverse().join("");
+export const suffixKey = (id: string): string => id.slice(-26).split("").toReversed().join("");
 
 // --- making ----------------------------------------------------------------------------------------------------------
 
@@ -175,10 +175,6 @@ export function letIn(turn: Turn, now: number, limits: Limits): Sql[] {
     ...log.writes(),
   ];
 }
-
-/** Whether a loop lets runs in at all. */
-export const letsIn = (loop: Pick<LoopRow, "status" | "archivedAt">): boolean =>
-  loop.status !== "paused" && loop.archivedAt === null;
 
 /** Ends a run: its row, its slot, its loop's streaks and standing, its hooks, and the turn of the next one. */
 export function endRun(desk: Desk, end: RunEnd): void {
