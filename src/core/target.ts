@@ -1,15 +1,14 @@
 import { z } from "zod";
+import { shellNames } from "./variable-names.ts";
 
 const noNul = (what: string) => (text: string) => !text.includes("\0") || `${what} must not contain NUL`;
 const text = (what: string) =>
   z.string().refine((t) => noNul(what)(t) === true, { error: `${what} must not contain a NUL byte` });
 
-/** Names that a shell can pass on; what bash keeps for itself is refused (execution-notes, section 2). */
-const RESERVED_NAMES = new Set(["UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "SHLVL", "RANDOM", "LINENO", "_"]);
 export const environmentName = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "an environment variable is named with letters, digits and underscores")
-  .refine((name) => !RESERVED_NAMES.has(name), { error: "this name is kept by the shell and cannot be set" })
+  .refine((name) => !shellNames.test(name), { error: "this name is kept by the shell and cannot be set" })
   .refine((name) => !name.startsWith("DROVER_"), { error: "names that begin with DROVER_ are set by drover" });
 
 /** Where a secret comes from at each start: `env:NAME`, `file:PATH` or `cmd:STRING`. The value itself is never stored. */

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { AppError } from "../core/errors.ts";
+import { shellNames } from "../core/variable-names.ts";
 import type { Target } from "../core/target.ts";
 
 /** The largest argument or `NAME=value` that Linux passes on (MAX_ARG_STRLEN is 128 KiB with the final NUL). */
@@ -17,10 +18,6 @@ const PROXIES = new Set(["http_proxy", "https_proxy", "ftp_proxy", "all_proxy", 
 
 const isAllowed = (name: string): boolean =>
   ALLOWED.has(name) || ALLOWED_PREFIXES.some((prefix) => name.startsWith(prefix)) || PROXIES.has(name.toLowerCase());
-
-/** Names that arrive in no command because a shell on the way sets or drops them (seen in dash 0.5 and bash 5.2). */
-const SHELL_NAMES =
-  /^(IFS|OPTIND|PWD|OLDPWD|PS[124]|UID|EUID|PPID|SHELLOPTS|SHLVL|RANDOM|SRANDOM|LINENO|SECONDS|GROUPS|DIRSTACK|FUNCNAME|EPOCHSECONDS|EPOCHREALTIME|HISTCMD|COMP_WORDBREAKS|_|BASH|BASHOPTS|BASHPID|BASH_(?!ENV$).*)$/;
 
 /** The system's folders, last in every PATH. */
 const SYSTEM_FOLDERS = [
@@ -104,7 +101,7 @@ export function composeEnvironment({ daemon, target, secrets, variables }: Envir
   return environment;
 }
 
-const isName = (name: string): boolean => /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && !SHELL_NAMES.test(name);
+const isName = (name: string): boolean => /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && !shellNames.test(name);
 
 function requireName(name: string, path: string): string {
   if (isName(name)) return name;
