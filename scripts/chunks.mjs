@@ -14,21 +14,21 @@ import { dirname, join, resolve } from "node:path";
 export const groups = [
   // The schema library and YAML stay apart: the daemon loads the one once, and only a configuration needs the other.
   ["schemas", ["core/target.ts", "core/loop.ts"]],
+  // What works on processes and serves: of a daemon that is started in another way than by its own file, and of some commands.
   [
-    "daemon",
+    "hands",
     [
-      "engine/engine.ts",
-      "execution/clock.ts",
-      "execution/files.ts",
-      "execution/notifier.ts",
-      "execution/spawner.ts",
+      /^engine\//,
+      /^execution\/(?!logs)/,
       "http/server.ts",
       "ops/daemon-log.ts",
+
+      "ops/findings.ts",
+      "store/integrity.ts",
     ],
   ],
-  ["hands", [/^execution\/(?!logs)/, "cli/help.ts", "ops/findings.ts", "store/integrity.ts"]],
   // What nearly every command loads, the lists with all their parts among them: one file is read faster than twenty.
-  ["command", [/^cli\//, /^core\//, /^ops\/(?!config-file)/, /^store\/(?!postgres)/]],
+  ["command", [/^cli\//, /^core\//, /^ops\/(?!config-file)/, /^store\/(?!postgres)/, "http/client.ts"]],
 ];
 
 /** @param {string} path below `src/` @returns {string | undefined} */

@@ -1,5 +1,5 @@
 /** Asks the daemon over its socket. */
-import { type IncomingMessage, request as send } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { AppError, type ErrorKind } from "../core/errors.ts";
 import type { Health } from "../ops/operation.ts";
 import { API, HEADERS, HOST, STATUS_OF } from "./protocol.ts";
@@ -37,13 +37,15 @@ export async function askHealth(options: ClientOptions): Promise<Health> {
   return (await exchange(options, "GET", `${API}/health`, null, options.patienceMs ?? HEALTH_PATIENCE_MS)) as Health;
 }
 
-function exchange(
+async function exchange(
   options: ClientOptions,
   method: "GET" | "POST",
   path: string,
   body: string | null,
   patienceMs: number,
 ): Promise<unknown> {
+  // Loaded here: a list asks nobody, and shares this file's chunk.
+  const { request: send } = await import("node:http");
   return new Promise((resolve, reject) => {
     const outgoing = send(
       {
