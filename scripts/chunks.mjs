@@ -22,7 +22,6 @@ export const groups = [
       /^execution\/(?!logs)/,
       "http/server.ts",
       "ops/daemon-log.ts",
-
       "ops/findings.ts",
       "store/integrity.ts",
     ],

@@ -387,12 +387,14 @@ async function startDaemon(
 ): Promise<{ readonly health: Health; readonly started: boolean }> {
   const { places } = world;
   await world.settings();
+  const deadline = performance.now() + START_PATIENCE_MS;
   const there = await world.askDaemon();
   if ("health" in there) {
-    if (mode === "until_idle" || there.health.mode === "full") return { health: there.health, started: false };
-    // It serves what was queued and fires nothing: it steps down, what runs goes on, and the new one takes that over.
-    await world.call("daemon.stop", { drainMs: 0, stopRuns: false });
-    const deadline = performance.now() + SHUTDOWN_MS + REQUEST_PATIENCE_MS;
+    const { state, mode: serves } = there.health;
+    if (state === "up" && (mode === "until_idle" || serves === "full")) return { health: there.health, started: false };
+    // One that is going down, or that serves what was queued and fires nothing: it steps down, what runs goes on, and the
+    // new one takes that over.
+    if (state === "up") await world.call("daemon.stop", { drainMs: 0, stopRuns: false });
     while ((await world.lockHolder()) !== null && performance.now() < deadline) await pause(LOOK_MS);
   }
   const { startBackground } = await import("./execution/background.ts");
@@ -418,7 +420,6 @@ async function startDaemon(
   });
   let exit: number | null | undefined;
   void child.ended.then((code) => (exit = code));
-  const deadline = performance.now() + START_PATIENCE_MS;
   try {
     for (;;) {
       const ended = exit;

@@ -124,7 +124,7 @@ async function answer(options: ServerOptions, request: IncomingMessage, response
   if (!/^application\/json\s*(;|$)/i.test(request.headers["content-type"] ?? ""))
     throw new AppError("invalid", "not_json", "the body must be application/json");
   const version = one(request, HEADERS.version);
-  if (version !== null && !isCompatible(version, options.version))
+  if (version !== null && !operation.anyVersion && !isCompatible(version, options.version))
     throw new AppError(
       "conflict",
       "restart_needed",

@@ -5,6 +5,7 @@ import { boolean, integer, listOf, nullable, object, oneOf, string } from "./sha
 export const operation = defineOperation({
   name: "config.check",
   where: "local",
+  unconfigured: true,
   summary: "List every problem of the configuration with its line",
   input: {},
   output: object({

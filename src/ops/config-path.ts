@@ -4,6 +4,7 @@ import { boolean, nullable, object, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "config.path",
   where: "local",
+  unconfigured: true,
   summary: "Print where configuration, state, logs and the socket are",
   input: {},
   output: object({

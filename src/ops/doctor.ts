@@ -5,6 +5,7 @@ import { boolean, listOf, nullable, object, oneOf, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "doctor",
   where: "local",
+  unconfigured: true,
   summary: "Check store, lock, clock, disk, PATH and left-over processes; ends with 1 on findings",
   input: { fix: flag("mend what can be mended without loss") },
   output: object({

@@ -7,6 +7,7 @@ import { anything, listOf, object, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "schedule.explain",
   where: "local",
+  unconfigured: true,
   summary: "Say a schedule in words, and what changes of the clock do to it",
   input: {
     expression: required(text("a cron expression or a duration", { placeholder: "EXPR" })),

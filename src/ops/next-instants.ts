@@ -7,6 +7,7 @@ import { SHOWN_INSTANTS, upcoming, upcomingShape } from "./upcoming.ts";
 export const operation = defineOperation({
   name: "schedule.next",
   where: "local",
+  unconfigured: true,
   summary: "Print the next instants of a cron expression or a duration",
   input: {
     expression: required(text("a cron expression or a duration", { placeholder: "EXPR" })),

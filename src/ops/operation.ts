@@ -164,14 +164,23 @@ export interface Operation<W extends Where = Where, F extends Fields = Fields, O
   readonly cli: CommandLine;
   /** For `act`: a daemon is started for it where none runs. */
   readonly start: boolean;
+  /** For `act`: the daemon does it for a command of any version. Its input may never change. */
+  readonly anyVersion: boolean;
+  /** For `local`: it works although the configuration is broken, with the usual settings. */
+  readonly unconfigured: boolean;
   /** Errors: AppErrors of its input and of what it names. */
   run(context: ContextOf[W], input: InputOf<F>): Promise<Out>;
   /** The answer as it comes, one item at a time, where the operation can be followed. */
   readonly follow: ((context: ContextOf[W], input: InputOf<F>, signal: AbortSignal) => AsyncIterable<unknown>) | null;
 }
 
-type Definition<W extends Where, F extends Fields, Out> = Omit<Operation<W, F, Out>, "start" | "follow" | "cli"> & {
+type Definition<W extends Where, F extends Fields, Out> = Omit<
+  Operation<W, F, Out>,
+  "start" | "anyVersion" | "unconfigured" | "follow" | "cli"
+> & {
   readonly start?: boolean;
+  readonly anyVersion?: boolean;
+  readonly unconfigured?: boolean;
   readonly cli?: CommandLine;
   readonly follow?: NonNullable<Operation<W, F, Out>["follow"]>;
 };
@@ -183,6 +192,8 @@ export function defineOperation<W extends Where, const F extends Fields, Out>(
   return {
     ...definition,
     start: definition.start ?? false,
+    anyVersion: definition.anyVersion ?? false,
+    unconfigured: definition.unconfigured ?? false,
     cli: definition.cli ?? {},
     follow: definition.follow ?? null,
   };
@@ -197,6 +208,8 @@ export interface AnyOperation {
   readonly output: Shape;
   readonly cli: CommandLine;
   readonly start: boolean;
+  readonly anyVersion: boolean;
+  readonly unconfigured: boolean;
   run(context: never, input: never): Promise<unknown>;
   readonly follow: ((context: never, input: never, signal: AbortSignal) => AsyncIterable<unknown>) | null;
 }

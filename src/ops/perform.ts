@@ -144,9 +144,6 @@ async function act(world: World, operation: AnyOperation, input: unknown): Promi
   }
 }
 
-/** Operations that have to work while the configuration is broken: they are how it is mended. */
-const WITHOUT_CONFIG = ["config.path", "config.check", "version", "schedule.next", "schedule.explain"];
-
 async function localContext(world: World, operation: AnyOperation): Promise<LocalContext> {
   const { clock, hostZone, build, places, cwd } = world;
   return {
@@ -155,7 +152,7 @@ async function localContext(world: World, operation: AnyOperation): Promise<Loca
     build,
     places,
     cwd,
-    settings: await (WITHOUT_CONFIG.includes(operation.name) ? world.usualSettings() : world.settings()),
+    settings: await (operation.unconfigured ? world.usualSettings() : world.settings()),
     caller: { by: "person", parentRunId: null },
     async reading(use) {
       const opened = await world.openReading();

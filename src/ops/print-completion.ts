@@ -32,6 +32,7 @@ complete -c drover -f -a '(__drover_complete)'
 export const operation = defineOperation({
   name: "completion",
   where: "local",
+  unconfigured: true,
   summary: "Print a completion script for a shell",
   input: { shell: required(choice("the shell", SHELLS, { placeholder: "SHELL" })) },
   output: object({ shell: oneOf(SHELLS), script: string }),

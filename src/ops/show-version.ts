@@ -4,6 +4,7 @@ import { object, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "version",
   where: "local",
+  unconfigured: true,
   summary: "Print the version",
   input: {},
   output: object({ version: string, build: string, node: string, platform: string }),

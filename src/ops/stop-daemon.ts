@@ -5,6 +5,8 @@ import { boolean, integer, object } from "./shape.ts";
 export const operation = defineOperation({
   name: "daemon.stop",
   where: "act",
+  // After an upgrade it is the new command that has to stop the old daemon.
+  anyVersion: true,
   summary: "Ask the daemon to go down",
   input: {
     drainMs: withDefault(duration("how long to wait for running attempts"), 0),

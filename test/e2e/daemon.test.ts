@@ -1,6 +1,18 @@
 /** The daemon as a whole: one of them, started and stopped from anywhere, outlived by what it runs; and who may ask it. */
 import { spawn } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { request } from "node:http";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -343,6 +355,31 @@ describe("who asks", () => {
     const reply = await ask("/api/v1/ops/runs", { ...json, "drover-version": "99.1.0" });
     expect(reply.status).toBe(409);
     expect(codeOf(reply)).toBe("restart_needed");
+  });
+
+  test("a whole command of another minor version says restart needed, and still reads", async () => {
+    const root = join(import.meta.dirname, "../..");
+    const other = mkdtempSync(join(root, ".cache/e2e-"));
+    try {
+      cpSync(join(root, "dist"), other, { recursive: true });
+      const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
+      for (const name of readdirSync(other).filter((file) => /\.m?js$/.test(file)))
+        writeFileSync(
+          join(other, name),
+          readFileSync(join(other, name), "utf8").replaceAll(`"${version}"`, '"99.1.0"'),
+        );
+      await home.json(["up"]);
+      const program = join(other, "drover.js");
+      expect((await home.run(["loop", "add", "x", "--every", "1h", "--json", "--", "true"], { program })).status).toBe(
+        4,
+      );
+      expect((await home.run(["run", "--json", "--", "true"], { program })).err).toContain('"code":"restart_needed"');
+      expect((await home.run(["loop", "ls", "--json"], { program })).out).toBe('{"items":[],"next":null}\n');
+      expect((await home.run(["status", "--json"], { program })).out).toContain('"code":"restart_needed"');
+      expect((await home.run(["down", "--json"], { program })).status).toBe(0);
+    } finally {
+      rmSync(other, { recursive: true });
+    }
   });
 
   test("B-013 runs started by runs are counted: depth and descendants", async () => {

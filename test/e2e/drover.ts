@@ -44,6 +44,8 @@ export interface CommandOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
   readonly input?: string;
+  /** Another build of the program. */
+  readonly program?: string;
 }
 
 export interface ErrorBody {
@@ -70,9 +72,12 @@ export function openHome({
     DROVER_HOME: join(folder, "home"),
     ...more,
   };
-  const start = (args: readonly string[], { env: own = {}, cwd = folder, input }: CommandOptions = {}): Started => {
+  const start = (
+    args: readonly string[],
+    { env: own = {}, cwd = folder, input, program = PROGRAM }: CommandOptions = {},
+  ): Started => {
     const merged = Object.fromEntries(Object.entries({ ...env, ...own }).filter(([, value]) => value !== undefined));
-    const child = spawn(process.execPath, [PROGRAM, ...args], { cwd, env: merged, stdio: ["pipe", "pipe", "pipe"] });
+    const child = spawn(process.execPath, [program, ...args], { cwd, env: merged, stdio: ["pipe", "pipe", "pipe"] });
     let out = "";
     let err = "";
     child.stdout.setEncoding("utf8").on("data", (piece: string) => (out += piece));
