@@ -32,7 +32,10 @@ export const operation = defineOperation({
     const drainMs = input.drainMs ?? 0;
     await context.call("daemon.stop", { drainMs, stopRuns: input.stopRuns });
     const deadline = performance.now() + drainMs + SHUTDOWN_MS;
-    while ((await context.lockHolder()) !== null) {
+    for (;;) {
+      const now = await context.lockHolder();
+      // Another one may be up already.
+      if (now === null || (now.pid !== null && now.pid !== answer.health.pid)) break;
       if (performance.now() > deadline)
         throw new AppError(
           "unreachable",

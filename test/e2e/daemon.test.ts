@@ -119,6 +119,19 @@ describe("up and down", () => {
     });
   });
 
+  test("up waits for one that is going down, and is up afterwards", async () => {
+    const { pid } = await home.json<{ pid: number }>(["up"]);
+    const { id } = await home.json<Run>(["run", "--detach", "--", "sleep", "1"]);
+    await until(() => isRunning(id), "it runs");
+    const down = home.run(["down", "--drain", "20s"]);
+    await until(async () => (await status()).daemon.state === "draining", "it is going down");
+    const up = await home.json<{ started: boolean; pid: number }>(["up"]);
+    expect(up.started).toBe(true);
+    expect(up.pid).not.toBe(pid);
+    expect((await down).status).toBe(0);
+    expect(await show(id)).toMatchObject({ status: "succeeded" });
+  });
+
   test("TERM takes it down; what runs goes on", async () => {
     const daemon = home.start(["up", "--foreground"]);
     await until(async () => (await status()).daemon.state === "up", "it is up");
