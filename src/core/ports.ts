@@ -306,7 +306,12 @@ export interface Store {
   readonly runs: {
     add(input: RunDraft): Promise<{ readonly run: RunRecord; readonly repeated: boolean }>;
     /** A new run of the same work that points at the old one. */
-    retry(input: { readonly runId: string; readonly by: string; readonly limits: Limits }): Promise<RunRecord>;
+    retry(input: {
+      readonly runId: string;
+      readonly by: string;
+      readonly parentRunId?: string | null;
+      readonly limits: Limits;
+    }): Promise<RunRecord>;
     /** `requested`: something of it is at work, its host ends it. `cancelled`: nothing was, it is over. */
     cancel(input: {
       readonly runId: string;
@@ -336,9 +341,12 @@ export interface Store {
   };
   readonly steps: {
     /** Makes waiting steps ready whose time has come. */
-    wake(input: {
-      readonly limit: number;
-    }): Promise<{ readonly woken: number; readonly wakeAt: Instant | null; readonly more: boolean; readonly now: Instant }>;
+    wake(input: { readonly limit: number }): Promise<{
+      readonly woken: number;
+      readonly wakeAt: Instant | null;
+      readonly more: boolean;
+      readonly now: Instant;
+    }>;
   };
   readonly admission: {
     /** One pass; grants are reserved, with their claims, for the hosts that they name. */

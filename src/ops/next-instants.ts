@@ -27,7 +27,7 @@ export const operation = defineOperation({
   async run({ clock, hostZone }, input) {
     const now = clock.now();
     const from =
-      input.from === undefined ? now : parseTime(input.from, { now, hostZone, tz: input.tz, path: "--from" });
+      input.from === undefined ? now : parseTime(input.from, { now, hostZone: input.tz ?? hostZone, path: "--from" });
     const schedule = parseExpression(input.expression, { now: from, hostZone, tz: input.tz });
     return { items: await upcoming(schedule, from, input.count, hostZone), next: null };
   },

@@ -37,6 +37,7 @@ export const operation = defineOperation({
     const run = await context.store.runs.retry({
       runId: tree.run.id,
       by: context.caller.by,
+      parentRunId: context.caller.parentRunId,
       limits: context.settings.limits,
     });
     return toRunTreeDocument(await findRun(context.store, run.id), await surroundingsOf(context));

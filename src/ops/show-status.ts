@@ -42,19 +42,19 @@ export const operation = defineOperation({
       warnings.push({
         code: "daemon_down",
         message: "no daemon is running: what is queued does not start",
-        hint: "drover up",
+        hint: "Drover up.",
       });
     if (holder !== null)
       warnings.push({
         code: "daemon_unresponsive",
         message: `a daemon${holder.pid === null ? "" : ` (pid ${holder.pid})`} holds the lock and does not answer`,
-        hint: `its log says more: ${places.daemonLog}`,
+        hint: `Its log says more: ${places.daemonLog}`,
       });
     if (health !== null && health.version.split(".", 2).join() !== build.version.split(".", 2).join())
       warnings.push({
         code: "restart_needed",
         message: `the daemon is version ${health.version}, this is ${build.version}`,
-        hint: "drover down && drover up",
+        hint: "Drover down && drover up.",
       });
     if (seen?.host?.status === "disk")
       warnings.push({

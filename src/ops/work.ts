@@ -210,10 +210,15 @@ export async function makeTarget(context: StoreContext, input: TargetInput, befo
       },
     );
   if (!target.shell && (await context.findProgram(target.argv[0], target.cwd, target.env["PATH"])) === null)
-    throw new AppError("not_found", "command_not_found", `the command ${JSON.stringify(target.argv[0])} is not found`, {
-      path: "command",
-      hint: "Check its spelling and PATH, give its full path, or use --shell for a shell's own command.",
-    });
+    throw new AppError(
+      "not_found",
+      "command_not_found",
+      `the command ${JSON.stringify(target.argv[0])} is not found, or is no file that may be executed`,
+      {
+        path: "command",
+        hint: "Check its spelling and PATH, give its full path, or use --shell for a shell's own command.",
+      },
+    );
   return target;
 }
 

@@ -323,7 +323,7 @@ export function* parentOf(parentRunId: string | null, limits: Limits): Steps<New
   const depth = row["depth"] as number;
   if (depth + 1 > limits.maxDepth)
     throw new AppError("conflict", "too_deep", `runs started by runs nest ${limits.maxDepth} deep at most`, {
-      hint: "let the outer run finish and start the next one from there, or raise limits.maxDepth",
+      hint: "Let the outer run finish and start the next one from there, or raise limits.maxDepth.",
     });
   const root = row["root_run_id"] as string;
   const below = yield* one<{ n: number }>(
@@ -335,7 +335,7 @@ export function* parentOf(parentRunId: string | null, limits: Limits): Steps<New
       "too_many_descendants",
       `the run ${root} has started ${limits.maxDescendants} runs, directly or through others, and may start no more`,
       {
-        hint: "raise limits.maxDescendants if this is meant",
+        hint: "Raise limits.maxDescendants if this is meant.",
       },
     );
   return { id: parentRunId, rootRunId: root, depth };
@@ -360,7 +360,7 @@ export const addRun = operation("runs.add", function* (input: RunDraft, ctx): St
           "conflict",
           "key_taken",
           `the key ${input.idempotencyKey} belongs to a run of other work (${run.id})`,
-          { hint: "use another key" },
+          { hint: "Use another key." },
         );
       return { run, repeated: true };
     }
@@ -382,13 +382,15 @@ export const addRun = operation("runs.add", function* (input: RunDraft, ctx): St
 
 export const retryRun = operation(
   "runs.retry",
-  function* (input: { runId: string; by: string; limits: Limits }, ctx): Steps<RunRecord> {
+  function* (input: { runId: string; by: string; parentRunId?: string | null; limits: Limits }, ctx): Steps<RunRecord> {
+    // A run that retries another nests like one that starts one: else it could begin again at depth 0.
+    const parent = yield* parentOf(input.parentRunId ?? null, input.limits);
     const row = yield* one<Row>(sql`select * from runs where id = ${input.runId}`);
     if (row === undefined) throw new AppError("not_found", "no_such_run", `the run ${input.runId} does not exist`);
     const old = toRun(row);
     if (!isFinal(old.status))
       throw new AppError("conflict", "run_live", `the run ${old.id} has not ended: it is ${old.status}`, {
-        hint: `cancel it first: drover cancel ${old.id}`,
+        hint: `Cancel it first: drover cancel ${old.id}`,
       });
     const clock = yield* one<{ now: number }>(readInstant);
     ensure(clock, "the store has a clock");
@@ -402,7 +404,7 @@ export const retryRun = operation(
         idempotencyKey: null,
         loop: old.loopId === null || old.loopName === null ? null : { id: old.loopId, name: old.loopName },
         slotAt: null,
-        parent: null,
+        parent,
         retryOf: old.id,
         hostPin: old.hostPin,
         waitsTurn: false,

@@ -431,7 +431,11 @@ describe("who asks", () => {
     writeFileSync(join(home.folder, "home/config.yaml"), "limits:\n  maxDepth: 0\n");
     await home.json(["up"]);
     const drover = `'${process.execPath}' '${join(import.meta.dirname, "../../dist/drover.js")}'`;
+    const old = await home.json<Run>(["run", "--", "true"]);
+    await home.json(["loop", "add", "a", "--every", "1h", "--", "true"]);
     const tries = [
+      `${drover} retry ${old.id}`,
+      `${drover} loop run a`,
       `DROVER_DEPTH=0 ${drover} run -- true`,
       `env -u DROVER_DEPTH ${drover} run -- true`,
       `env -u DROVER_RUN_TOKEN ${drover} run -- true`,
@@ -441,8 +445,8 @@ describe("who asks", () => {
       `node -e 'const q=require("http").request({socketPath:process.env.DROVER_SOCKET,path:"/api/v1/ops/run",method:"POST",headers:{host:"drover","content-type":"application/json","drover-run-token":process.env.DROVER_RUN_TOKEN}},r=>process.exit(r.statusCode===409?4:1));q.end(JSON.stringify({command:["true"],cwd:"/"}))'`,
     ];
     const { out } = await home.run(["run", "--shell", tries.map((one) => `${one} 2>/dev/null; echo $?`).join("\n")]);
-    expect(out.trim().split("\n")).toEqual(["4", "4", "6", "6", "4", "4"]);
-    expect((await home.json<{ items: readonly Run[] }>(["runs"])).items).toHaveLength(1);
+    expect(out.trim().split("\n")).toEqual(["4", "4", "4", "4", "6", "6", "4", "4"]);
+    expect((await home.json<{ items: readonly Run[] }>(["runs"])).items).toHaveLength(2);
   });
 
   test("B-122 B-123 a process gets the allowed environment, a secret in no command line and in no log", async () => {
