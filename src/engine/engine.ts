@@ -263,7 +263,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
 
   async function patiently(work: Promise<unknown>, ms: number): Promise<boolean> {
     const enough = new AbortController();
-    const done = work.then(() => enough.abort());
+    const done = work.then(() => enough.abort("done"));
     const timedOut = await clock.sleep(ms, enough.signal);
     if (!timedOut) await done;
     return !timedOut;

@@ -1,6 +1,6 @@
 /** What a new daemon does first: every attempt that its host still has is adopted, settled or given back. */
 import type { Limits } from "../core/limits.ts";
-import type { Clock, Files, Spawner, Store } from "../core/ports.ts";
+import type { Files, Spawner, Store } from "../core/ports.ts";
 import type { HostRecord } from "../core/records.ts";
 import { createGate } from "./gate.ts";
 import { attemptOf } from "./janitor.ts";
@@ -36,7 +36,7 @@ export async function recover(options: RecoveryOptions): Promise<number> {
 }
 
 export interface StrayOptions {
-  readonly clock: Clock;
+  readonly store: Store;
   readonly files: Files;
   readonly spawner: Spawner;
   readonly limits: Limits;
@@ -53,8 +53,12 @@ export interface StrayOptions {
  * the store, so only their folders tell of them.
  */
 export async function endStrays(options: StrayOptions): Promise<number> {
-  const { clock, files, spawner, limits, weather, log, knows, previous } = options;
-  if (previous === null || clock.now() < previous.leaseUntil) return 0;
+  const { store, files, spawner, limits, weather, log, knows, previous } = options;
+  if (previous === null) return 0;
+  const hosts = await weather.persist("hosts.list", () => store.hosts.list({}));
+  // Both by the store's clock: our row was written when we joined.
+  const joinedAt = hosts.find((host) => host.id === previous.id)?.lastSeenAt;
+  if (joinedAt !== undefined && joinedAt <= previous.leaseUntil) return 0;
   const gate = createGate(limits.recoverAtOnce);
   let strays = 0;
   await Promise.all(

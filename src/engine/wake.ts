@@ -89,7 +89,7 @@ export function createWake({ clock, limits, onWake, onGap, onMishap }: WakeOptio
 
   function nudge(awakeAt: number): void {
     if (rouse === null || awakeAt >= sleepsUntil) return;
-    rouse.abort();
+    rouse.abort("roused");
     rouse = null;
   }
 
@@ -195,7 +195,7 @@ export function createWake({ clock, limits, onWake, onGap, onMishap }: WakeOptio
     },
     async stop() {
       stopped = true;
-      rouse?.abort();
+      rouse?.abort("stopped");
       rouse = null;
       await ended;
       await Promise.all(ticks);

@@ -78,6 +78,7 @@ interface SlotRow {
 
 export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks {
   let lastEvent = 0;
+  let seenChanges = 0;
   const numbers = new Map<string, number>();
   /** Status of every run that has ended, and of every attempt that has. */
   const finals = new Map<string, string>();
@@ -87,8 +88,8 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
   const starts = new Map<string, number>();
   /** Attempts that have a live tree, by step. */
   const trees = new Map<string, string>();
-  /** Steps that were ready and had room at the last look, by host. */
-  const waiters = new Map<string, ReadonlySet<string>>();
+  /** Steps that were ready and had room at the last look, since when, by host. */
+  const waiters = new Map<string, ReadonlyMap<string, number>>();
 
   const ensure = (holds: boolean, invariant: string, what: () => string): void => {
     if (!holds) fail({ invariant, what: what() });
@@ -331,6 +332,9 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       );
     },
     after(operation, answer) {
+      const [changes] = rows<{ n: number }>(sql`select total_changes() as n`);
+      if (changes?.n === seenChanges) return false;
+      seenChanges = changes?.n ?? 0;
       const events = rows<EventRow>(
         sql`select id, subject_kind, subject_id, number, type from events where id > ${lastEvent} order by id`,
       );
@@ -384,8 +388,8 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
     },
     onRest(hostId, now, forMs) {
       const before = now - forMs;
-      const waited = waiters.get(hostId) ?? new Set();
-      const eager = new Set<string>();
+      const waited = waiters.get(hostId) ?? new Map<string, number>();
+      const eager = new Map<string, number>();
       const full = new Set(
         rows<{ key: string }>(
           sql`select r.key as key from resources r where (select count(*) from claims c where c.resource_key = r.key) >= r.limit_value`,
@@ -396,9 +400,9 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
             where s.status = 'ready' and c.host_pin = ${hostId}`,
       )) {
         if ((JSON.parse(step.resources) as string[]).some((key) => full.has(key))) continue;
-        eager.add(step.id);
-        // It may have come to be a moment ago: twice in a row is too long.
-        ensure(!waited.has(step.id), "I10", () => `${step.id} is ready, has room, and does not start`);
+        const since = waited.get(step.id) ?? now;
+        eager.set(step.id, since);
+        ensure(now - since <= forMs, "I10", () => `${step.id} is ready, has room, and does not start`);
       }
       waiters.set(hostId, eager);
       for (const step of rows<{ id: string; wake_at: number }>(

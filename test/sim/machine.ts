@@ -64,8 +64,6 @@ export interface Machine {
   freeBytes: number;
   liveProcesses(): number;
   liveAttempts(): readonly string[];
-  /** A new daemon's listeners take the place of the old one's. */
-  detach(): void;
 }
 
 const COMMAND_PID = 1_000;
@@ -78,8 +76,22 @@ export function createMachine(options: MachineOptions): Machine {
   let resident = 0;
   let stuckUntil = 0;
   let pids = COMMAND_PID;
-  let onBell: (folder: string) => void = () => {};
-  let onReplaced: () => void = () => {};
+  /** Every daemon that lives hears the bells, also one that has been replaced and does not know it. */
+  let ears: { readonly context: Context; bell: (folder: string) => void; replaced: () => void }[] = [];
+  const earOf = (context: Context) => {
+    ears = ears.filter((ear) => ear.context.alive);
+    const there = ears.find((ear) => ear.context === context);
+    if (there !== undefined) return there;
+    const fresh = { context, bell: (_: string) => {}, replaced: () => {} };
+    ears.push(fresh);
+    return fresh;
+  };
+  const onBell = (folder: string) => {
+    for (const ear of [...ears]) ear.context.deliver(() => ear.bell(folder));
+  };
+  const onReplaced = () => {
+    for (const ear of [...ears]) ear.context.deliver(ear.replaced);
+  };
 
   const living = (folder: Folder) =>
     (folder.command === "alive" ? 1 : 0) + folder.children + (folder.shim === "alive" ? 1 : 0);
@@ -261,10 +273,10 @@ export function createMachine(options: MachineOptions): Machine {
       },
       trim: async () => undefined,
       onBell(listener) {
-        onBell = (folder) => context.deliver(() => listener(folder));
+        earOf(context).bell = listener;
       },
       onReplaced(listener) {
-        onReplaced = () => context.deliver(listener);
+        earOf(context).replaced = listener;
       },
       close: async () => undefined,
     }),
@@ -309,9 +321,5 @@ export function createMachine(options: MachineOptions): Machine {
     },
     liveProcesses: () => [...folders.values()].reduce((sum, folder) => sum + living(folder), 0),
     liveAttempts: () => [...folders.values()].filter((folder) => living(folder) > 0).map((folder) => folder.attemptId),
-    detach() {
-      onBell = () => {};
-      onReplaced = () => {};
-    },
   };
 }

@@ -8,6 +8,7 @@ export interface SimOptions {
   readonly hosts?: number;
   readonly loops?: number;
   readonly faults?: boolean;
+  readonly crashEvery?: number;
   readonly plant?: Plant;
   readonly trace?: (line: string) => void;
 }
@@ -24,8 +25,8 @@ export interface SimReport {
 const DAY = 86_400_000;
 
 export async function simulate(options: SimOptions): Promise<SimReport> {
-  const { seed, days, hosts = 1, loops = 10, faults = true, plant = null, trace = null } = options;
-  const world = createWorld({ seed, hosts, loops, faults, plant, trace });
+  const { seed, days, hosts = 1, loops = 10, faults = true, crashEvery = 4_000, plant = null, trace = null } = options;
+  const world = createWorld({ seed, hosts, loops, faults, crashEvery, plant, trace });
   await world.begin();
   await world.runUntil(days * DAY);
   if (world.broken === null) await world.drain();

@@ -37,6 +37,8 @@ export interface WorldOptions {
   readonly hosts: number;
   readonly loops: number;
   readonly faults: boolean;
+  /** Calls of a port between two crashes, on the average. */
+  readonly crashEvery: number;
   readonly plant: Plant | null;
   /** Called with each line of what happens. */
   readonly trace: ((line: string) => void) | null;
@@ -211,8 +213,9 @@ export function createWorld(options: WorldOptions): World {
     crashes++;
     host.disturbedAt = time.now;
     // A zombie is only stopped: a new daemon takes its place, and it comes back to find that it is nobody any more.
-    if (faultChance.hit(0.1)) {
-      const ms = faultChance.int(1_000, 4 * HOUR);
+    const zombie = faultChance.hit(0.25);
+    if (zombie) {
+      const ms = faultChance.hit(0.7) ? faultChance.int(10, 1_500) : faultChance.int(1_500, 4 * HOUR);
       trace(`${nameOf(host)} is stopped for ${ms} ms and replaced (${why})`);
       context.stall(ms);
     } else {
@@ -220,13 +223,14 @@ export function createWorld(options: WorldOptions): World {
       context.die();
     }
     if (host.daemon?.context !== context) return;
-    host.machine.detach();
     host.daemon = null;
-    const downMs = faultChance.hit(0.6)
-      ? faultChance.int(500, 10_000)
-      : faultChance.hit(0.7)
-        ? faultChance.int(10_000, 20 * MINUTE)
-        : faultChance.int(20 * MINUTE, 10 * HOUR);
+    const downMs = zombie
+      ? faultChance.int(5, 100)
+      : faultChance.hit(0.6)
+        ? faultChance.int(500, 10_000)
+        : faultChance.hit(0.7)
+          ? faultChance.int(10_000, 20 * MINUTE)
+          : faultChance.int(20 * MINUTE, 10 * HOUR);
     host.time.after(downMs, () => startDaemon(host));
   }
 
@@ -235,7 +239,7 @@ export function createWorld(options: WorldOptions): World {
   /** Every call of a port may be slow, and the process may die before it or after it. */
   async function through<T>(host: Host, context: Context, what: string, work: () => T | Promise<T>): Promise<T> {
     if (!context.alive) return never();
-    if (!calm && faultChance.hit(1 / 8_000)) {
+    if (!calm && faultChance.hit(0.5 / options.crashEvery)) {
       crash(host, context, `before ${what}`);
       if (!context.alive) return never();
     }
@@ -251,7 +255,7 @@ export function createWorld(options: WorldOptions): World {
       context.die();
       return never();
     }
-    if (!calm && faultChance.hit(1 / 8_000)) {
+    if (!calm && faultChance.hit(0.5 / options.crashEvery)) {
       crash(host, context, `after ${what}`);
       if (!context.alive) return never();
     }
@@ -466,7 +470,6 @@ export function createWorld(options: WorldOptions): World {
     void daemon.engine.stop({ drainMs: faultChance.hit(0.5) ? 0 : 30_000, stopRuns }).then(() => {
       daemon.context.die();
       if (host.daemon !== daemon) return;
-      host.machine.detach();
       host.daemon = null;
       host.time.after(faultChance.int(1_000, 2 * HOUR), () => startDaemon(host));
     });
@@ -478,7 +481,6 @@ export function createWorld(options: WorldOptions): World {
     trace(`${nameOf(host)} ${powerCut ? "loses power" : "is rebooted"}`);
     host.daemon?.context.die();
     host.daemon = null;
-    host.machine.detach();
     host.machine.reboot(powerCut);
     host.disturbedAt = time.now;
     const bootMs = faultChance.int(20_000, 2 * HOUR);
@@ -743,7 +745,7 @@ export function createWorld(options: WorldOptions): World {
       if (idle || undisturbed < REST_MS || time.now < awayUntil + REST_MS) checks.onUnrest(host.id);
       else checks.onRest(host.id, storeNow(), REST_MS - MINUTE);
     }
-    time.at(time.now + 4 * MINUTE, lookAround);
+    time.at(time.now + 15 * MINUTE, lookAround);
   }
 
   async function runUntil(ms: number): Promise<void> {
