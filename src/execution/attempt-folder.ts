@@ -235,7 +235,7 @@ export function plantTombstone(path: string): "planted" | "refused" | "gone" {
 /** The one error for a full disk. */
 export const noSpace = (path: string, cause: unknown): AppError =>
   new AppError("unreachable", "no_space", "no space is left on the disk that holds the runs", {
-    hint: "free some space; work goes on by itself",
+    hint: "Free some space; work goes on by itself.",
     path,
     cause,
   });

@@ -106,7 +106,7 @@ const isName = (name: string): boolean => /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) 
 function requireName(name: string, path: string): string {
   if (isName(name)) return name;
   throw new AppError("invalid", "env_invalid", `the variable ${JSON.stringify(name)} cannot be passed to a process`, {
-    hint: "a name has letters, digits and underscores, and is none that the shell keeps for itself",
+    hint: "A name has letters, digits and underscores, and is none that the shell keeps for itself.",
     path: `${path}.${name}`,
   });
 }
@@ -121,7 +121,7 @@ function requireWord(word: string, what: string, path: string): void {
     "env_invalid",
     `${what} has ${bytes} bytes; the system passes on at most ${MAX_WORD_BYTES}`,
     {
-      hint: "pass it in a file or on standard input",
+      hint: "Pass it in a file or on standard input.",
       path,
     },
   );
@@ -137,7 +137,7 @@ export function requireLaunchable(argv: readonly string[], environment: Readonly
       "env_invalid",
       `the command ${JSON.stringify(argv[0])} begins with a dash, so a shell would take it for an option`,
       {
-        hint: "name it with its folder, such as ./-name",
+        hint: "Name it with its folder, such as ./-name.",
         path: "argv.0",
       },
     );
@@ -150,7 +150,7 @@ export function requireLaunchable(argv: readonly string[], environment: Readonly
     "env_invalid",
     `arguments and variables have ${bytes} bytes together; the system passes on at most ${MAX_LAUNCH_BYTES}`,
     {
-      hint: "pass large values in a file or on standard input",
+      hint: "Pass large values in a file or on standard input.",
       path: "argv",
     },
   );

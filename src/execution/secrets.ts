@@ -44,7 +44,7 @@ export async function resolveSecrets(
         "env_invalid",
         `the secret ${name} is shorter than ${MIN_SECRET_BYTES} bytes and could not be scrubbed from outputs`,
         {
-          hint: "pass it with --env if it is no secret",
+          hint: "Pass it with --env if it is no secret.",
           path,
         },
       );

@@ -24,35 +24,35 @@ export const storeUnreachable = (place: string, why: string, cause?: unknown, hi
 
 export const storeReadOnly = (place: string, cause?: unknown): AppError =>
   new AppError("unreachable", "store_read_only", `the store at ${place} cannot be written`, {
-    hint: "give this user the right to write the file and its folder, or the database",
+    hint: "Give this user the right to write the file and its folder, or the database.",
     path: place,
     cause,
   });
 
 export const storeCorrupt = (place: string, why: string, cause?: unknown): AppError =>
   new AppError("unreachable", "store_corrupt", `the store at ${place} is damaged: ${why}`, {
-    hint: "keep the file as it is, and restore the last backup with `drover restore`",
+    hint: "Keep the file as it is, and put a copy in its place (the backups folder beside it holds those made before upgrades).",
     path: place,
     cause,
   });
 
 export const notAStore = (place: string, cause?: unknown): AppError =>
   new AppError("unreachable", "not_a_store", `${place} is not a drover store`, {
-    hint: "name another file in DROVER_STORE; this one belongs to something else and was not touched",
+    hint: "Name another file in DROVER_STORE; this one belongs to something else and was not touched.",
     path: place,
     cause,
   });
 
 export const diskFull = (place: string, cause?: unknown): AppError =>
   new AppError("unreachable", "disk_full", `no space is left for the store at ${place}`, {
-    hint: "free some space; nothing of the change was stored",
+    hint: "Free some space; nothing of the change was stored.",
     path: place,
     cause,
   });
 
 export const storeBusy = (place: string, cause?: unknown): AppError =>
   new AppError("conflict", "store_busy", `the store at ${place} is locked by somebody else`, {
-    hint: "try again; if it stays, look for another program that holds the store",
+    hint: "Try again; if it stays, look for another program that holds the store.",
     path: place,
     cause,
   });
@@ -60,14 +60,14 @@ export const storeBusy = (place: string, cause?: unknown): AppError =>
 /** The connection was lost after the commit had been sent: it happened, or it did not. */
 export const outcomeUnknown = (place: string, cause: unknown): AppError =>
   new AppError("unreachable", "outcome_unknown", `the store at ${place} went away before it confirmed the change`, {
-    hint: "ask again with the same id or key: what was already done is not done twice",
+    hint: "Ask again with the same id or key: what was already done is not done twice.",
     path: place,
     cause,
   });
 
 export const newerSchema = (place: string, found: number, known: number): AppError =>
   new AppError("conflict", "newer_schema", `the store at ${place} has schema ${found}, this program knows ${known}`, {
-    hint: "use the newer drover that made it; nothing was changed",
+    hint: "Use the newer drover that made it; nothing was changed.",
     path: place,
   });
 

@@ -315,7 +315,7 @@ export const addLoop = operation(
     if (expiresAt !== null && expiresAt <= now)
       throw new AppError("invalid", "already_expired", "the loop would expire before it begins", {
         path: "--expires-at",
-        hint: "give an instant in the future",
+        hint: "Give an instant in the future.",
       });
     // A once loop in the past is due at once; every other schedule begins after this instant.
     const plannedUntil = schedule.kind === "once" ? Math.min(now, schedule.at - 1) : now;
@@ -361,7 +361,7 @@ export const editLoop = operation(
     if (change.policy !== undefined && expiresAt !== null && expiresAt !== loop.policy.expiresAt && expiresAt <= now)
       throw new AppError("invalid", "already_expired", "the loop would expire at once", {
         path: "--expires-at",
-        hint: "give an instant in the future, or archive the loop",
+        hint: "Give an instant in the future, or archive the loop.",
       });
     // What lies before this instant is past, whatever the new schedule says of it.
     const plannedUntil = Math.max(before.plannedUntil, change.schedule === undefined ? before.plannedUntil : now);

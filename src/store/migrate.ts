@@ -84,7 +84,7 @@ export function missingFrom(
     const kept = applied.get(number);
     if (kept === undefined && number < newest)
       throw new AppError("conflict", "missing_migration", `the store at ${place} lacks migration ${number} (${name})`, {
-        hint: "restore the last backup with `drover restore`",
+        hint: "Put a copy in its place (the backups folder beside it holds those made before upgrades).",
         path: place,
       });
     if (kept !== undefined && kept !== checksum)
@@ -92,7 +92,7 @@ export function missingFrom(
         "conflict",
         "changed_migration",
         `migration ${number} (${name}) of the store at ${place} was applied with another text`,
-        { hint: "use the drover that made the store, or restore a backup", path: place },
+        { hint: "Use the drover that made the store, or restore a backup.", path: place },
       );
   }
   return migrations.filter(({ number }) => !applied.has(number));

@@ -589,7 +589,7 @@ function startHeartbeat<Table extends OperationTable>(
     onError?.(
       new AppError("unreachable", "heartbeat_ended", "the thread that renews the leases ended", {
         cause,
-        hint: "restart drover",
+        hint: "Restart drover.",
       }),
     );
   });

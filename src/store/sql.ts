@@ -62,7 +62,7 @@ const isFragment = (part: Part): part is Sql | Constant =>
 function checkText(text: string): void {
   if (text.includes("\0") || !(text as WellFormed).isWellFormed())
     throw new AppError("invalid", "bad_text", "text must not contain a NUL byte or half of a surrogate pair", {
-      hint: "remove the character; PostgreSQL cannot hold it and SQLite would cut the text there",
+      hint: "Remove the character; PostgreSQL cannot hold it and SQLite would cut the text there.",
     });
 }
 
@@ -73,7 +73,7 @@ function checkInteger(value: number | bigint): void {
       : Math.abs(value) <= Number.MAX_SAFE_INTEGER;
   if (!safe)
     throw new AppError("invalid", "bad_number", `a number must lie within 2^53 - 1 of zero, not ${value}`, {
-      hint: "give a smaller number",
+      hint: "Give a smaller number.",
     });
 }
 
