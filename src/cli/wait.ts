@@ -110,7 +110,7 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
         absences = "absent" in answer && answer.absent === "down" ? absences + 1 : 0;
         if (absences >= ABSENCES)
           throw new AppError("unreachable", "daemon_down", `no daemon is running any more; ${tree.run.id} is kept`, {
-            hint: "Drover up.",
+            hint: "drover up",
           });
       }
       const looks = `${tree.run.status} ${tree.attempts.length} ${tree.attempts.at(-1)?.status}`;

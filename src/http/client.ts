@@ -85,7 +85,7 @@ function toUnreachable(error: Error): AppError {
   if (error instanceof AppError) return error;
   const code = "code" in error ? String(error.code) : "";
   if (ABSENT.has(code))
-    return new AppError("unreachable", "daemon_down", "no daemon is running", { hint: "Drover up.", cause: error });
+    return new AppError("unreachable", "daemon_down", "no daemon is running", { hint: "drover up", cause: error });
   return new AppError(
     "unreachable",
     "daemon_gone",

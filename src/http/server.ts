@@ -129,7 +129,7 @@ async function answer(options: ServerOptions, request: IncomingMessage, response
       "conflict",
       "restart_needed",
       `restart needed: the daemon is version ${options.version}, this command is ${version}`,
-      { hint: "Drover down && drover up; running attempts go on meanwhile." },
+      { hint: "drover down && drover up; running attempts go on meanwhile" },
     );
   const input = await readBody(request, options.maxBodyBytes ?? MAX_BODY_BYTES);
   const presented = { token: one(request, HEADERS.runToken), insideRun: one(request, HEADERS.runId) !== null };

@@ -25,7 +25,7 @@ export const notFiring = (daemon: DaemonView): readonly Warning[] =>
             daemon.mode === "none"
               ? "no daemon is running: loops will not fire"
               : "the daemon only finishes what is queued: loops will not fire",
-          hint: "Drover up.",
+          hint: "drover up",
         },
       ];
 

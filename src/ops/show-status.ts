@@ -42,7 +42,7 @@ export const operation = defineOperation({
       warnings.push({
         code: "daemon_down",
         message: "no daemon is running: what is queued does not start",
-        hint: "Drover up.",
+        hint: "drover up",
       });
     if (holder !== null)
       warnings.push({
@@ -54,7 +54,7 @@ export const operation = defineOperation({
       warnings.push({
         code: "restart_needed",
         message: `the daemon is version ${health.version}, this is ${build.version}`,
-        hint: "Drover down && drover up.",
+        hint: "drover down && drover up",
       });
     if (seen?.host?.status === "disk")
       warnings.push({
