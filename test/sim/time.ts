@@ -71,11 +71,17 @@ export function createTime(): Time {
       };
     },
     async step(until) {
-      for (;;) {
+      for (let settled = false; ; ) {
         const entry = heap[0];
         if (entry === undefined || entry.at > until) {
-          now = Math.max(now, until);
-          return false;
+          if (settled) {
+            now = Math.max(now, until);
+            return false;
+          }
+          // What was asked for a moment ago may still be about to name its instant.
+          await new Promise<void>((resolve) => setImmediate(resolve));
+          settled = true;
+          continue;
         }
         pop();
         if (entry.happen === null) continue;

@@ -1,0 +1,141 @@
+import { describe, expect, test } from "vitest";
+import { classify, classOfPreparation, type Ending, type EndWish, type Evidence } from "./classify.ts";
+
+const AT = 1_000_000;
+const ended = (exit: number, endedAt = AT): Evidence["judgement"] => ({
+  kind: "ended",
+  exit,
+  startedAt: AT - 10_000,
+  endedAt,
+  durationMs: 10_000,
+});
+const wish = (by: EndWish["by"], inherited = false): EndWish => ({ by, message: `because of ${by}`, inherited });
+const ending = (by: EndWish["by"], killed = 1, inherited = false): Ending => ({
+  wish: wish(by, inherited),
+  signalledAt: AT - 5,
+  killed,
+});
+const judge = (evidence: Partial<Evidence> & Pick<Evidence, "judgement">) =>
+  classify({ ending: null, left: 0, outputFault: null, unmet: null, ...evidence });
+
+describe("what ended by itself", () => {
+  test.each([
+    [0, { kind: "succeeded", class: null, exitStatus: 0, signal: null }],
+    [1, { kind: "failed", class: "exit", exitStatus: 1, signal: null }],
+    [127, { kind: "failed", class: "exit", exitStatus: 127, signal: null }],
+    [128, { kind: "failed", class: "exit", exitStatus: 128, signal: null }],
+    [137, { kind: "failed", class: "signal", exitStatus: 137, signal: 9 }],
+    [143, { kind: "failed", class: "signal", exitStatus: 143, signal: 15 }],
+    [255, { kind: "failed", class: "exit", exitStatus: 255, signal: null }],
+  ] as const)("status %i", (exit, outcome) => {
+    expect(judge({ judgement: ended(exit) })).toMatchObject({ ...outcome, endedBy: "self" });
+  });
+
+  test.each(["nocwd", "nocmd", "noexec"] as const)("%s is not found, and counted", (fault) => {
+    const judgement = { ...ended(127), fault } as Evidence["judgement"];
+    expect(judge({ judgement })).toMatchObject({ kind: "failed", class: "not_found" });
+  });
+
+  test("success needs evidence: an output that is none and an expectation that does not hold fail it", () => {
+    expect(judge({ judgement: ended(0), outputFault: "not JSON" })).toMatchObject({
+      kind: "failed",
+      class: "output_invalid",
+      message: "not JSON",
+    });
+    expect(judge({ judgement: ended(0), unmet: "no commit" })).toMatchObject({
+      kind: "failed",
+      class: "check_failed",
+      message: "no commit",
+    });
+    expect(judge({ judgement: ended(3), unmet: "no commit" })).toMatchObject({ class: "exit" });
+  });
+});
+
+describe("what we ended", () => {
+  test.each([
+    ["timeout", "timed_out", "timeout"],
+    ["idle", "timed_out", "idle_timeout"],
+    ["cancel", "cancelled", "cancelled"],
+    ["stop", "stopped", "cancelled"],
+  ] as const)("%s", (by, kind, reason) => {
+    for (const exit of [143, 137])
+      expect(judge({ judgement: ended(exit), ending: ending(by) })).toMatchObject({
+        kind,
+        class: reason,
+        endedBy: by,
+        exitStatus: exit,
+      });
+    // It heard TERM and left in its own way.
+    expect(judge({ judgement: ended(0), ending: ending(by) })).toMatchObject({ kind, endedBy: by });
+    // Its shim died with it: why it is over is known all the same.
+    expect(judge({ judgement: { kind: "lost", why: "exit_unknown" }, ending: ending(by) })).toMatchObject({
+      kind,
+      exitStatus: null,
+    });
+  });
+
+  test("B-101 a signal that was sent after it had ended does not change how it ended", () => {
+    // Nothing of it was there any more.
+    expect(judge({ judgement: ended(0), ending: ending("timeout", 0) })).toMatchObject({
+      kind: "succeeded",
+      endedBy: "self",
+    });
+    expect(judge({ judgement: ended(3), ending: ending("cancel", 0) })).toMatchObject({
+      kind: "failed",
+      class: "exit",
+      endedBy: "self",
+    });
+    // Only what it had left behind was there.
+    expect(judge({ judgement: ended(0, AT - 1_000), ending: ending("cancel", 2) })).toMatchObject({
+      kind: "succeeded",
+    });
+  });
+
+  test("a status that only a signal leaves is ours although the files' clock lags behind", () => {
+    expect(judge({ judgement: ended(143, AT - 9), ending: ending("timeout") })).toMatchObject({ kind: "timed_out" });
+  });
+
+  test("what an earlier daemon had begun to end counts as ended by it only where a signal shows", () => {
+    expect(judge({ judgement: ended(143), ending: ending("timeout", 0, true) })).toMatchObject({ kind: "timed_out" });
+    expect(judge({ judgement: ended(0), ending: ending("timeout", 0, true) })).toMatchObject({ kind: "succeeded" });
+  });
+});
+
+describe("what is not known", () => {
+  test("lost, with what is known", () => {
+    for (const why of ["host_restarted", "folder_vanished", "exit_unknown"] as const)
+      expect(judge({ judgement: { kind: "lost", why } })).toMatchObject({ kind: "lost", class: "lost" });
+    expect(judge({ judgement: { kind: "lost", why: "host_restarted" }, ending: ending("timeout") })).toMatchObject({
+      kind: "lost",
+    });
+  });
+  test("it never started; a full disk is the weather's", () => {
+    expect(judge({ judgement: { kind: "never_started", why: "no ticket was taken" } })).toMatchObject({
+      kind: "never_started",
+      class: "lost",
+    });
+    expect(judge({ judgement: { kind: "never_started", why: "no space" } })).toMatchObject({
+      kind: "never_started",
+      class: "storage",
+    });
+  });
+  test("processes that could not be ended are said", () => {
+    expect(judge({ judgement: ended(143), ending: ending("cancel"), left: 2 }).message).toBe(
+      "because of cancel; 2 of its processes could not be ended",
+    );
+    expect(judge({ judgement: ended(0), left: 1 })).toMatchObject({
+      kind: "succeeded",
+      message: "1 of its processes could not be ended",
+    });
+  });
+});
+
+test("what keeps an attempt from being prepared", () => {
+  expect(["env_invalid", "secret_unresolved", "no_space", "disk_full", "anything"].map(classOfPreparation)).toEqual([
+    "env_invalid",
+    "env_invalid",
+    "storage",
+    "storage",
+    "spawn",
+  ]);
+});
