@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Which lazily loaded modules travel together. Each `import()` would become files of its own, and what two of them share
- * another: a list then read some forty files, half a millisecond each. Modules that are wanted together are one file.
+ * another: a list then read some fifty files, half a millisecond each. Modules that are wanted together are one file.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -12,14 +12,15 @@ import { dirname, join, resolve } from "node:path";
  * @type {readonly (readonly [string, readonly (string | RegExp)[]])[]}
  */
 export const groups = [
-  // The schema library and YAML stay apart: the daemon loads the one once, and only a configuration needs the other.
-  ["schemas", ["core/target.ts", "core/loop.ts"]],
-  // What works on processes and serves: of a daemon that is started in another way than by its own file, and of some commands.
+  // What starts work, works on processes, reads their output or serves, and the schema library: whoever needs one of them
+  // soon needs the others, and each further group would cut what it shares with the next one into more files.
   [
-    "hands",
+    "work",
     [
       /^engine\//,
-      /^execution\/(?!logs)/,
+      /^execution\//,
+      "core/loop.ts",
+      "core/target.ts",
       "http/server.ts",
       "ops/daemon-log.ts",
       "ops/findings.ts",
