@@ -22,7 +22,8 @@ export function createJanitor({ clock, store, files, limits, runner, log, within
     name: "janitor",
     async tick() {
       if (rest.length === 0) rest = [...(await files.folders())];
-      const batch = rest.splice(0, limits.janitorBatch).filter((folder) => !runner.knows(attemptOf(folder)));
+      const live = new Set(runner.lives().map((life) => life.id));
+      const batch = rest.splice(0, limits.janitorBatch).filter((folder) => !live.has(attemptOf(folder)));
       const before = clock.now() - limits.logRetentionMs;
       if (batch.length > 0) {
         const ended = await store.attempts.endedAmong({ attemptIds: [...new Set(batch.map(attemptOf))] });

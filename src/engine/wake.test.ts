@@ -42,6 +42,7 @@ function stage() {
   const ticks: number[] = [];
   const run = async (ms: number) => {
     const until = time.now + ms;
+    await time.settle();
     while (await time.step(until));
   };
   return { time, host, context, wake, ticks, gaps, mishaps, run, wakes: () => wakes };
@@ -104,12 +105,12 @@ describe("wishes", () => {
         ticks.push(time.now);
       },
     });
-    wake.add({ name: "good", tick: async () => void ticks.push(-time.now) });
+    wake.add({ name: "good", tick: async () => void ticks.push(-1) });
     void wake.run();
     wake.poke("bad", "good");
     await run(5_000);
     expect(mishaps).toHaveLength(2);
-    expect(ticks.map((at) => (at < 0 ? "good" : at))).toEqual(["good", 1_000]);
+    expect(ticks).toEqual([-1, 1_000]);
   });
 
   test("B-045 a wall clock that is set back two hours makes no wait longer", async () => {

@@ -46,6 +46,19 @@ export function createWeather({ clock, random, limits, log, halted, onFull }: We
     const [a = 0, b = 0, c = 0, d = 0] = random.bytes(4);
     return `${a}.${b}.${c}.${d}`;
   }
+  /** Pauses under way. One signal for all would be listened to by as many attempts as wait for the store. */
+  const pauses = new Set<AbortController>();
+  halted.addEventListener("abort", () => {
+    for (const pause of pauses) pause.abort("halted");
+  });
+
+  async function rest(ms: number): Promise<void> {
+    const pause = new AbortController();
+    pauses.add(pause);
+    await clock.sleep(ms, pause.signal);
+    pauses.delete(pause);
+  }
+
   const pauseFor = (nth: number) => backoffMs(limits.storeBackoffMs, nth, limits.storeBackoffCapMs, chance());
 
   function blow(what: string, error: AppError): void {
@@ -75,7 +88,7 @@ export function createWeather({ clock, random, limits, log, halted, onFull }: We
           if (!passes(error)) throw error;
           blow(what, error);
         }
-        await clock.sleep(pauseFor(nth), halted);
+        await rest(pauseFor(nth));
       }
     },
     async attempt(what, work) {

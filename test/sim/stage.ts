@@ -151,6 +151,7 @@ export function createStage(options: StageOptions = {}): Stage {
 
   async function run(ms: number): Promise<void> {
     const until = time.now + ms;
+    await time.settle();
     while (await time.step(until));
   }
 
@@ -210,7 +211,7 @@ export function createStage(options: StageOptions = {}): Stage {
       const end = time.now + withinMs;
       while (!(await holds())) {
         if (time.now >= end) throw new Error(`it did not come to hold within ${withinMs} ms`);
-        await run(10);
+        await run(Math.max(10, withinMs / 5_000));
       }
     },
     async addRun(argument, policy = {}) {

@@ -10,6 +10,8 @@ export interface Time {
   /** Events that have happened. */
   readonly steps: number;
   at(instant: number, happen: () => void): Cancel;
+  /** Lets all happen that follows at once from what was done outside of events. */
+  settle(): Promise<void>;
   /** Lets the next event happen, and all that follows from it at once. Answers false when there is none before `until`. */
   step(until: number): Promise<boolean>;
 }
@@ -27,6 +29,9 @@ export function createTime(): Time {
   let now = 0;
   let order = 0;
   let steps = 0;
+
+  // All that follows without waiting follows in microtasks; this lets every one of them run.
+  const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
   function push(entry: Entry): void {
     let i = heap.push(entry) - 1;
@@ -70,26 +75,20 @@ export function createTime(): Time {
         entry.happen = null;
       };
     },
+    settle,
     async step(until) {
-      for (let settled = false; ; ) {
+      for (;;) {
         const entry = heap[0];
         if (entry === undefined || entry.at > until) {
-          if (settled) {
-            now = Math.max(now, until);
-            return false;
-          }
-          // What was asked for a moment ago may still be about to name its instant.
-          await new Promise<void>((resolve) => setImmediate(resolve));
-          settled = true;
-          continue;
+          now = Math.max(now, until);
+          return false;
         }
         pop();
         if (entry.happen === null) continue;
         now = entry.at;
         steps++;
         entry.happen();
-        // All that follows without waiting follows in microtasks; this lets every one of them run.
-        await new Promise<void>((resolve) => setImmediate(resolve));
+        await settle();
         return true;
       }
     },

@@ -749,6 +749,7 @@ export function createWorld(options: WorldOptions): World {
   }
 
   async function runUntil(ms: number): Promise<void> {
+    await time.settle();
     while (broken === null && (await time.step(ms)));
   }
 
