@@ -82,7 +82,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
       scheduler.explain(cause);
       admission.doubtLease();
       // The wall clock says something else now, or others had the time to act: everything is looked at.
-      poke("all");
+      doubt();
     },
     onMishap(name, error) {
       const nth = (failures.get(name) ?? 0) + 1;
@@ -201,7 +201,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
       await actor.tick();
       if (!failures.delete(actor.name)) return;
       weather.fine();
-      poke("all");
+      doubt();
     },
   });
   // The order in which those that are due at once ask the store: what makes work ready comes before what lets it start.
@@ -229,8 +229,16 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
       case "hooks":
         return wake.poke("hooks");
       case "all":
-        return wake.poke("cancels", "plan", "timers", "admit", "hosts", "hooks", "idle");
+        wake.poke("cancels", "plan", "timers", "admit", "hooks", "idle");
+        // Alone, nobody but us hands out our attempts or takes them.
+        if (options.sweepMs !== null) wake.poke("hosts");
     }
+  }
+
+  /** Anything may have happened meanwhile, or have been done without an answer. */
+  function doubt(): void {
+    poke("all");
+    wake.poke("hosts");
   }
 
   /** Another daemon is this host now: what runs is in its hands. */

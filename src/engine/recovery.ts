@@ -24,7 +24,7 @@ export async function recover(options: RecoveryOptions): Promise<number> {
   const mine = await weather.persist("attempts.ofHost", () => store.attempts.ofHost({ hostId }));
   const gate = createGate(limits.recoverAtOnce);
   await Promise.all(
-    mine.map((assignment) => {
+    mine.map(async (assignment) => {
       const { status, incarnation: given } = assignment.attempt;
       // Reserved for this very start by another host's pass.
       if (status === "reserved" && given === incarnation) return runner.take(assignment);
