@@ -30,10 +30,12 @@ for (let i = 0; i < Number(values.seeds); i++) {
     ...(values.trace ? { trace: (line: string) => process.stdout.write(`${line}\n`) } : {}),
   });
   const slots = Object.entries(report.slots).map(([outcome, count]) => `${outcome} ${count}`);
-  console.log(`seed ${report.seed}: ${report.steps} steps, ${report.crashes} crashes, slots: ${slots.join(", ")}`);
+  process.stdout.write(
+    `seed ${report.seed}: ${report.steps} steps, ${report.crashes} crashes, slots: ${slots.join(", ")}\n`,
+  );
   if (report.broken !== null) {
     failures++;
-    console.error(`BROKEN ${report.broken}`);
+    process.stderr.write(`BROKEN ${report.broken}\n`);
   }
 }
 process.exitCode = failures === 0 ? 0 : 1;

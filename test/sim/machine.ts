@@ -87,10 +87,10 @@ export function createMachine(options: MachineOptions): Machine {
     return fresh;
   };
   const onBell = (folder: string) => {
-    for (const ear of [...ears]) ear.context.deliver(() => ear.bell(folder));
+    for (const ear of ears) ear.context.deliver(() => ear.bell(folder));
   };
   const onReplaced = () => {
-    for (const ear of [...ears]) ear.context.deliver(ear.replaced);
+    for (const ear of ears) ear.context.deliver(ear.replaced);
   };
 
   const living = (folder: Folder) =>
@@ -229,7 +229,7 @@ export function createMachine(options: MachineOptions): Machine {
     return folder.plan.printEveryMs === 0 ? 0 : 20 * Math.floor(printedMs / folder.plan.printEveryMs);
   }
 
-  return {
+  const machine: Machine = {
     freeBytes: 100 * GIB,
     spawnerFor: (context) => ({
       bootId: `boot-${boot}`,
@@ -281,12 +281,11 @@ export function createMachine(options: MachineOptions): Machine {
       close: async () => undefined,
     }),
     filesFor(context) {
-      const self = this;
       return {
         tail: async () => ({ text: "", droppedBytes: 0 }),
         output: async (name) => folders.get(name)?.plan.output ?? null,
         unmet: async (name) => folders.get(name)?.plan.unmet ?? null,
-        freeBytes: async () => (context.alive ? self.freeBytes : never()),
+        freeBytes: async () => (context.alive ? machine.freeBytes : never()),
         folders: async () => [...folders.keys()],
         async remove(name, whole) {
           if (whole) folders.delete(name);
@@ -322,4 +321,5 @@ export function createMachine(options: MachineOptions): Machine {
     liveProcesses: () => [...folders.values()].reduce((sum, folder) => sum + living(folder), 0),
     liveAttempts: () => [...folders.values()].filter((folder) => living(folder) > 0).map((folder) => folder.attemptId),
   };
+  return machine;
 }

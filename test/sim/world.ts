@@ -57,7 +57,7 @@ export const simLimits: Limits = {
   janitorMs: 24 * HOUR,
   logRetentionMs: 3 * 24 * HOUR,
 };
-const SWEEP_MS = 15 * MINUTE;
+const SWEEP_MS = 30 * MINUTE;
 
 interface Daemon {
   readonly context: Context;
