@@ -7,7 +7,7 @@ import type { Instant } from "./ports.ts";
 import { countBetween, instantsBetween, lastInstants, nextInstant, periodAt, type Schedule } from "./schedule.ts";
 
 /** Why instants were noticed late: the daemon was down, the host slept, the clock was stepped, or nothing that we know of. */
-export type LateCause = "down" | "asleep" | "clock_step" | "late";
+export type LateCause = "down" | "asleep" | "clock_step" | "disk" | "store" | "late";
 
 export interface PlanView {
   readonly loopId: string;

@@ -4,6 +4,7 @@ import type { Files, Store } from "../core/ports.ts";
 import type { Assignment } from "../core/records.ts";
 import type { Log } from "./ports.ts";
 import type { Actor } from "./wake.ts";
+import { passes } from "./weather.ts";
 
 export interface Admission extends Actor {
   /** Somebody met a full disk. */
@@ -30,21 +31,30 @@ export interface AdmissionOptions {
 export function createAdmission(options: AdmissionOptions): Admission {
   const { store, files, limits, log, hostId, incarnation } = options;
   let short = false;
+  /** The store knows it. On a disk that is full to the last block it cannot even be told so. */
+  let told = true;
   /** A full disk was met although it looked as if it had room; the next look decides. */
   let met = false;
   let renewedAt = Number.NEGATIVE_INFINITY;
 
-  /** Whether there is room; tells the store when that has changed. */
+  /** Whether there is room; tells the store when that has changed, at each look until it knows. */
   async function roomy(): Promise<boolean> {
     const freeBytes = await files.freeBytes();
     const now = met || freeBytes < limits.minFreeBytes;
     met = false;
-    if (now === short) return !now;
-    const answer = await store.hosts.report({ hostId, incarnation, status: now ? "disk" : "up" });
-    if (answer !== "done") return false;
-    short = now;
-    log(now ? "warn" : "info", now ? "disk_short" : "disk_roomy", { freeBytes, minFreeBytes: limits.minFreeBytes });
-    return !now;
+    if (now !== short) {
+      short = now;
+      told = false;
+      log(now ? "warn" : "info", now ? "disk_short" : "disk_roomy", { freeBytes, minFreeBytes: limits.minFreeBytes });
+    }
+    if (told) return !short;
+    try {
+      told = (await store.hosts.report({ hostId, incarnation, status: short ? "disk" : "up" })) === "done";
+    } catch (error) {
+      // Nothing starts either way; the next look tells it.
+      if (!short || !passes(error)) throw error;
+    }
+    return !short && told;
   }
 
   /** Where a host without attempts renews nothing, its lease is over by the time that it has work again. */
@@ -64,7 +74,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
     name: "admit",
     full() {
       met = true;
-      options.within(0);
+      // Known already: the next look comes by itself. Else each refused write would ask for the next one.
+      if (!short) options.within(0);
     },
     doubtLease() {
       renewedAt = Number.NEGATIVE_INFINITY;

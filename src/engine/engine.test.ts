@@ -575,6 +575,43 @@ describe("B-075 a disk that is too full", () => {
     expect(await stage.store.hosts.list({})).toMatchObject([{ status: "up" }]);
   });
 
+  test("so full that the store cannot even be told: looks are paced, and what was missed is explained by the disk", async () => {
+    let full = false;
+    const away = new AppError("unreachable", "disk_full", "no space is left for the store");
+    const stage = createStage({
+      wrap: (ports) => {
+        const refuse = <Verb extends (input: never) => Promise<unknown>>(verb: Verb): Verb =>
+          ((input: never) => (full ? Promise.reject(away) : verb(input))) as Verb;
+        const { store } = ports;
+        return {
+          ...ports,
+          files: { ...ports.files, freeBytes: async () => (full ? 0 : 2 * stage.limits.minFreeBytes) },
+          store: {
+            ...store,
+            hosts: { ...store.hosts, report: refuse(store.hosts.report), renew: refuse(store.hosts.renew) },
+            loops: { ...store.loops, planDue: refuse(store.loops.planDue) },
+            admission: { ...store.admission, pass: refuse(store.admission.pass) },
+          },
+        };
+      },
+    });
+    await stage.start();
+    const loop = await stage.addLoop({ kind: "interval", everyMs: 10_000, anchorAt: BEGINS_AT }, "work", {
+      catchUp: "none",
+    });
+    await stage.run(15_000);
+    full = true;
+    await stage.run(MINUTE);
+    full = false;
+    await stage.run(MINUTE);
+    const back = stage.log.find((line) => line.event === "store_back");
+    expect(back?.data["failures"]).toBeLessThan(60);
+    expect(stage.log.filter((line) => line.event === "disk_short")).toHaveLength(1);
+    expect(await stage.store.hosts.list({})).toMatchObject([{ status: "up" }]);
+    const slots = await stage.store.slots.list({ loopId: loop.id, limit: 50, cursor: null });
+    expect(slots.items.filter((slot) => slot.outcome === "missed")).toMatchObject([{ reason: "disk" }]);
+  });
+
   test("is met before the ticket: it uses up no try and waits", async () => {
     let full = true;
     const stage = createStage({
@@ -666,6 +703,32 @@ describe("going down", () => {
 });
 
 describe("hooks and the janitor", () => {
+  test("B-009 a hook that hangs keeps the other one from nobody", async () => {
+    const began: string[] = [];
+    const stage = createStage({
+      plans: { bad: { exit: 1 } },
+      wrap: (ports) => ({
+        ...ports,
+        notifier: {
+          async hook(hook) {
+            began.push(hook.name);
+            if (hook.name === "on_finish") await ports.clock.sleep(hook.timeoutMs);
+            return { exit: hook.name === "on_finish" ? null : 0, tail: "" };
+          },
+        },
+      }),
+    });
+    await stage.start();
+    const runId = await stage.addRun("bad", { onFinish: "sleep 1000", onFailure: "alarm" });
+    await stage.until(ended(stage, runId), MINUTE);
+    await stage.run(1_000);
+    expect(began).toEqual(["on_finish", "on_failure"]);
+    await stage.run(2 * MINUTE);
+    expect(stage.log.filter((line) => line.event === "hook_failed")).toMatchObject([
+      { data: { hook: "on_finish", exit: null } },
+    ]);
+  });
+
   test("B-009 a hook delays nothing, and is told how the run ended", async () => {
     const hooks: { name: string; input: string }[] = [];
     const stage = createStage({

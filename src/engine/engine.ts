@@ -69,7 +69,13 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
   let tellIdle: () => void = () => {};
   const idle = new Promise<void>((resolve) => (tellIdle = resolve));
 
-  const weather = createWeather({ ...ports, limits, halted: halted.signal, onFull: () => admission.full() });
+  const weather = createWeather({
+    ...ports,
+    limits,
+    halted: halted.signal,
+    onFull: () => admission.full(),
+    onAway: (cause) => scheduler.explain(cause),
+  });
   const wake = createWake({
     clock,
     limits,
@@ -164,6 +170,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     notifier: ports.notifier,
     limits,
     weather,
+    log,
     hostId,
     again: () => wake.poke("hooks"),
     onDone: () => wake.poke("idle"),

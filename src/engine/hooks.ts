@@ -3,6 +3,7 @@ import type { Limits } from "../core/limits.ts";
 import type { Hook, Notifier, Store } from "../core/ports.ts";
 import type { RunRecord } from "../core/records.ts";
 import { createGate } from "./gate.ts";
+import type { Log } from "./ports.ts";
 import type { Actor } from "./wake.ts";
 import { Halted, type Weather } from "./weather.ts";
 
@@ -16,25 +17,29 @@ export interface HooksOptions {
   readonly notifier: Notifier;
   readonly limits: Limits;
   readonly weather: Weather;
+  readonly log: Log;
   readonly hostId: string;
   readonly again: () => void;
   readonly onDone: () => void;
 }
 
 /** The actor `hooks`: at least once for each run, in the order of their ends, a few at a time. */
-export function createHooks({ store, notifier, limits, weather, hostId, again, onDone }: HooksOptions): Hooks {
+export function createHooks({ store, notifier, limits, weather, log, hostId, again, onDone }: HooksOptions): Hooks {
   const gate = createGate(limits.hooksAtOnce);
   const atWork = new Set<string>();
 
   async function serve(run: RunRecord, names: readonly string[]): Promise<void> {
-    const notes: string[] = [];
-    for (const name of names) {
-      const hook = hookOf(run, name);
-      if (hook === null) continue;
-      const { exit } = await notifier.hook(hook);
-      notes.push(`${name} ${exit === null ? "reached its time limit" : `exited with ${exit}`}`);
-    }
-    const note = notes.length === 0 ? null : notes.join("; ");
+    // Side by side: one that hangs keeps the other, perhaps the alarm, from nobody.
+    const notes = await Promise.all(
+      names.map(async (name) => {
+        const hook = hookOf(run, name);
+        if (hook === null) return [];
+        const { exit } = await notifier.hook(hook);
+        if (exit !== 0) log("warn", "hook_failed", { run: run.id, hook: name, exit });
+        return [`${name} ${exit === null ? "reached its time limit" : `exited with ${exit}`}`];
+      }),
+    );
+    const note = notes.flat().length === 0 ? null : notes.flat().join("; ");
     await weather.persist("runs.hooksDone", () => store.runs.hooksDone({ runId: run.id, note }));
   }
 

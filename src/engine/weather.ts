@@ -31,13 +31,15 @@ export interface WeatherOptions {
   readonly halted: AbortSignal;
   /** The store said that its disk is full. */
   readonly onFull: () => void;
+  /** The store could not do what was asked: what is planned late because of it is explained by it. */
+  readonly onAway?: (cause: "disk" | "store") => void;
 }
 
 /** Whether an error passes by itself: the store is away, busy or full. */
 export const passes = (error: unknown): error is AppError =>
   error instanceof AppError && (error.kind === "unreachable" || error.code === "store_busy");
 
-export function createWeather({ clock, random, limits, log, halted, onFull }: WeatherOptions): Weather {
+export function createWeather({ clock, random, limits, log, halted, onFull, onAway }: WeatherOptions): Weather {
   /** Failures of the store since it last answered, folded into two lines of the log. */
   let storm: { readonly since: number; failures: number } | null = null;
   let bugs = 0;
@@ -62,7 +64,9 @@ export function createWeather({ clock, random, limits, log, halted, onFull }: We
   const pauseFor = (nth: number) => backoffMs(limits.storeBackoffMs, nth, limits.storeBackoffCapMs, chance());
 
   function blow(what: string, error: AppError): void {
-    if (error.code === "disk_full") onFull();
+    const full = error.code === "disk_full";
+    if (full) onFull();
+    onAway?.(full ? "disk" : "store");
     if (storm === null) {
       storm = { since: clock.awake(), failures: 0 };
       log("warn", "store_away", { what, code: error.code, message: error.message });

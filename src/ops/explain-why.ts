@@ -5,7 +5,8 @@ import type { Instant } from "../core/ports.ts";
 import type { LoopRecord, RunTree, SlotRecord } from "../core/records.ts";
 import type { Json } from "./fields.ts";
 import { required, text } from "./fields.ts";
-import { findLoop, findRun } from "./find.ts";
+import { candidates, findLoop, findRun, tooShort } from "./find.ts";
+import { shortOfDisk } from "./free-disk.ts";
 import { iso } from "./documents.ts";
 import { defineOperation, type StoreContext } from "./operation.ts";
 import { MAX_PAGE } from "./page.ts";
@@ -56,7 +57,7 @@ type Thing =
 async function findThing(context: StoreContext, ref: string): Promise<Thing> {
   const { store } = context;
   const [loops, runs] = await Promise.all(
-    (["loop", "run"] as const).map((kind) => store.things.resolve({ kind, ref, limit: 11 })),
+    (["loop", "run"] as const).map((kind) => candidates(store, kind, ref, 11)),
   );
   const named = (loops ?? []).filter((one) => one.name === ref);
   if (named.length === 1 || (loops?.length === 1 && runs?.length === 0))
@@ -73,7 +74,7 @@ async function findThing(context: StoreContext, ref: string): Promise<Thing> {
   if (at > 0) return { kind: "slot", loop: await findLoop(store, ref.slice(0, at), "thing"), time: ref.slice(at + 1) };
   throw new AppError("not_found", "thing_not_found", `there is no run and no loop ${JSON.stringify(ref)}`, {
     path: "thing",
-    hint: "`drover runs` and `drover loop ls` list them; a slot is LOOP@TIME.",
+    hint: tooShort(ref) ?? "`drover runs` and `drover loop ls` list them; a slot is LOOP@TIME.",
   });
 }
 
@@ -186,6 +187,7 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
 async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
   const now = context.clock.now();
   const { mode } = await context.daemon();
+  const short = await shortOfDisk(context.places.state, context.settings.limits.minFreeBytes);
   const newest = (await context.store.slots.list({ loopId: loop.id, limit: 1, cursor: null })).items[0] ?? null;
   const sentence = (): string => {
     if (loop.archivedAt !== null) return "It is archived: it starts nothing until `drover loop unarchive`.";
@@ -197,7 +199,10 @@ async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
       case "finished":
         return "Its one slot is over: it starts nothing more.";
       case "active":
-        if (mode !== "full") return "It is active, but no daemon fires it: drover up.";
+        if (mode !== "full")
+          return `No daemon fires it: \`drover up\` starts one.${loop.nextAt === null ? "" : ` It is active and due ${inTime(loop.nextAt, now)}.`}`;
+        if (short !== null)
+          return `${short}, so nothing starts.${loop.nextAt === null ? " It is active." : ` It is active and due ${inTime(loop.nextAt, now)}.`}`;
         return loop.nextAt === null
           ? "It is active and waits for its run to say when the next one is."
           : `It is active and fires next ${inTime(loop.nextAt, now)}.`;
@@ -279,6 +284,8 @@ const SLOT_REASONS: { readonly [reason: string]: string } = {
   queue_full: "the loop's queue was full",
   down: "no daemon was running",
   asleep: "the host was asleep",
+  disk: "the disk was full, so nothing could be recorded",
+  store: "the store could not be reached",
   clock_step: "the clock was set forward past it",
   late: "it was noticed too late",
   limit: "more instants were missed than --catch-up-limit allows",
