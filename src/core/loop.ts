@@ -9,7 +9,7 @@ const positiveMs = z
   .int()
   .min(1)
   .max(3_650 * 86_400_000);
-const hook = z.string().min(1).max(65_536).nullable();
+const hook = z.string().min(1, "a hook is empty").max(65_536, "a hook has at most 65536 characters").nullable();
 
 /** A label: what people filter by. */
 export const label = z
@@ -31,7 +31,7 @@ export const runPolicy = z.strictObject({
   onFinish: hook.default(null),
   onFailure: hook.default(null),
   hookTimeoutMs: positiveMs.default(defaultLimits.hookTimeoutMs),
-  labels: z.array(label).max(32).default([]),
+  labels: z.array(label).max(32, "there are at most 32 labels").default([]),
 });
 
 /** What a loop decides beside its runs' behaviour. */
@@ -54,11 +54,12 @@ export type LoopPolicy = z.infer<typeof loopPolicy>;
 
 export const loopName = z
   .string()
+  .min(1, "a name is empty")
   .regex(
     /^[\p{L}\p{N}](?:[\p{L}\p{N} ._:@/+-]*[\p{L}\p{N}._+-])?$/u,
     "a name begins with a letter or digit and holds letters, digits, spaces and . _ : @ / + -",
   )
-  .max(100)
+  .max(100, "a name has at most 100 characters")
   .refine((name) => !/^(loop|run|step|att|host)_[0-9a-z]{26}$/.test(name), {
     error: "a name must not look like an id",
   });

@@ -24,11 +24,11 @@ export const expectation = text("an expectation").regex(
 );
 
 const surroundings = {
-  cwd: text("the working directory").min(1),
+  cwd: text("the working directory").min(1, "the working directory is empty"),
   env: z.record(environmentName, text("an environment value")).default({}),
   envPass: z.array(environmentName).default([]),
   secrets: z.record(environmentName, secretSource).default({}),
-  expect: z.array(expectation).max(32).default([]),
+  expect: z.array(expectation).max(32, "there are at most 32 expectations").default([]),
   /** `files`: the kernel appends to files. `pipe`: through a `cat`, for programs that reopen and empty their outputs. */
   output: z.enum(["files", "pipe"]).default("files"),
 };
@@ -36,7 +36,7 @@ const surroundings = {
 export const commandTarget = z.strictObject({
   kind: z.literal("command"),
   /** The command and its arguments; a shell string is `["/bin/sh", "-c", STRING]` with `shell` true. */
-  argv: z.tuple([text("the command").min(1)], text("an argument")),
+  argv: z.tuple([text("the command").min(1, "the command is empty")], text("an argument")),
   /** Said so that people are shown the string that they wrote. */
   shell: z.boolean().default(false),
   ...surroundings,

@@ -3,6 +3,7 @@ import { answerLoop, loopAnswerShape } from "./loop-answer.ts";
 import { defineOperation } from "./operation.ts";
 import { badInput } from "./fields.ts";
 import {
+  checkJitter,
   checkLoopName,
   loopPolicyFields,
   makeLoopPolicy,
@@ -36,6 +37,13 @@ export const operation = defineOperation({
   },
   async run(context, input) {
     const name = await checkLoopName(input.name);
+    for (const key of ["onFinish", "onFailure"] as const)
+      if (input[key] === "")
+        throw badInput(
+          key === "onFinish" ? "--on-finish" : "--on-failure",
+          "the hook is empty",
+          "Leave the flag out for no hook; on `loop edit` an empty one takes it away.",
+        );
     const schedule = await makeSchedule(context, input);
     if (schedule === null)
       throw badInput(
@@ -45,6 +53,7 @@ export const operation = defineOperation({
         "bad_schedule",
       );
     const policy = await makeLoopPolicy(context, input, null);
+    checkJitter(schedule, policy);
     const target = await makeTarget(context, input, null);
     const loop = await context.store.loops.add({
       draft: { name, schedule, target, policy, hostPin: context.hostId, managedBy: null },

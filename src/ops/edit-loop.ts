@@ -3,6 +3,7 @@ import { findLoop } from "./find.ts";
 import { answerLoop, loopAnswerShape } from "./loop-answer.ts";
 import { defineOperation } from "./operation.ts";
 import {
+  checkJitter,
   loopPolicyFields,
   makeLoopPolicy,
   makeSchedule,
@@ -45,11 +46,12 @@ export const operation = defineOperation({
       const { describeTarget } = await import("../core/target.ts");
       throw badInput(
         "loop",
-        "nothing to change is given",
-        `It runs: ${describeTarget(before.target)}. Give flags.`,
+        "no change is given",
+        `${before.name} runs \`${describeTarget(before.target)}\`; say what to change, as in --every 5m or --timeout 10m.`,
         "nothing_to_do",
       );
     }
+    if (schedule !== null || policy !== null) checkJitter(schedule ?? before.schedule, policy ?? before.policy);
     const loop = await context.store.loops.edit({
       loopId: before.id,
       change: {

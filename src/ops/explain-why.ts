@@ -56,9 +56,7 @@ type Thing =
 
 async function findThing(context: StoreContext, ref: string): Promise<Thing> {
   const { store } = context;
-  const [loops, runs] = await Promise.all(
-    (["loop", "run"] as const).map((kind) => candidates(store, kind, ref, 11)),
-  );
+  const [loops, runs] = await Promise.all((["loop", "run"] as const).map((kind) => candidates(store, kind, ref, 11)));
   const named = (loops ?? []).filter((one) => one.name === ref);
   if (named.length === 1 || (loops?.length === 1 && runs?.length === 0))
     return { kind: "loop", loop: await findLoop(store, named[0]?.id ?? loops?.[0]?.id ?? ref, "thing") };
@@ -189,6 +187,7 @@ async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
   const { mode } = await context.daemon();
   const short = await shortOfDisk(context.places.state, context.settings.limits.minFreeBytes);
   const newest = (await context.store.slots.list({ loopId: loop.id, limit: 1, cursor: null })).items[0] ?? null;
+  const due = loop.nextAt === null ? "" : ` and ${loop.nextAt > now ? "is" : "was"} due ${inTime(loop.nextAt, now)}`;
   const sentence = (): string => {
     if (loop.archivedAt !== null) return "It is archived: it starts nothing until `drover loop unarchive`.";
     switch (loop.status) {
@@ -199,10 +198,8 @@ async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
       case "finished":
         return "Its one slot is over: it starts nothing more.";
       case "active":
-        if (mode !== "full")
-          return `No daemon fires it: \`drover up\` starts one.${loop.nextAt === null ? "" : ` It is active and due ${inTime(loop.nextAt, now)}.`}`;
-        if (short !== null)
-          return `${short}, so nothing starts.${loop.nextAt === null ? " It is active." : ` It is active and due ${inTime(loop.nextAt, now)}.`}`;
+        if (mode !== "full") return `No daemon fires it: \`drover up\` starts one. It is active${due}.`;
+        if (short !== null) return `Nothing starts: ${short}. It is active${due}.`;
         return loop.nextAt === null
           ? "It is active and waits for its run to say when the next one is."
           : `It is active and fires next ${inTime(loop.nextAt, now)}.`;

@@ -110,7 +110,7 @@ function checkText(value: unknown, path: string): string {
 export function text(about: string, traits: Traits & { readonly empty?: boolean } = {}): Field<string | undefined> {
   const check = (value: unknown, path: string): string => {
     const checked = checkText(value, path);
-    if (checked === "" && traits.empty !== true) throw badInput(path, `${path} is empty`);
+    if (checked === "" && traits.empty !== true) throw badInput(path, `${path} is empty`, `Give ${about}.`);
     return checked;
   };
   return field(about, traits, { schema: { type: "string" }, read: check, check }, "TEXT");
@@ -124,7 +124,7 @@ export function folder(about: string, traits: Traits = {}): Field<string | undef
     return checked;
   };
   const read = (given: string, path: string, reading: Reading): string => {
-    if (checkText(given, path) === "") throw badInput(path, `${path} is empty`);
+    if (checkText(given, path) === "") throw badInput(path, `${path} is empty`, `Give the ${about}.`);
     return absolute(reading.cwd, given);
   };
   return field(about, { completes: "folder", ...traits }, { schema: { type: "string" }, read, check }, "DIR");
@@ -145,7 +145,7 @@ export function integer(
 ): Field<number | undefined> {
   const check = (value: unknown, path: string): number => {
     if (typeof value !== "number" || !Number.isSafeInteger(value))
-      throw badInput(path, `${path} must be a whole number`);
+      throw badInput(path, `${path} must be a whole number`, `Give a whole number from ${min} to ${max}.`);
     if (value < min || value > max)
       throw badInput(path, `${path} is ${value}`, `Give a whole number from ${min} to ${max}.`, "out_of_range");
     return value;
@@ -157,6 +157,8 @@ export function integer(
         `${path} must be a whole number, not ${JSON.stringify(given)}`,
         `Give a whole number from ${min} to ${max}.`,
       );
+    if (!Number.isSafeInteger(Number(given)))
+      throw badInput(path, `${path} is ${given}`, `Give a whole number from ${min} to ${max}.`, "out_of_range");
     return check(Number(given), path);
   };
   return field(about, traits, { schema: { type: "integer", minimum: min, maximum: max }, read, check }, "N");
@@ -217,7 +219,7 @@ export function texts(
   const read = (given: string, path: string, _reading: Reading, before: Json | undefined): Json => {
     const one = checkText(given, path);
     const added = traits.commas === true ? one.split(",").map((part) => part.trim()) : [one];
-    if (traits.empty !== true && added.includes("")) throw badInput(path, `${path} is empty`);
+    if (traits.empty !== true && added.includes("")) throw badInput(path, `${path} is empty`, `Give ${about}.`);
     return [...((before as readonly Json[] | undefined) ?? []), ...added];
   };
   const check = (value: unknown, path: string): readonly string[] => {
@@ -232,14 +234,17 @@ export function texts(
   );
 }
 
-/** `K=V` pairs as an object; the last one of a key wins. */
+/** `K=V` pairs as an object. On the command line a key is given once. */
 export function pairs(about: string, traits: Traits = {}): Field<Readonly<Record<string, string>> | undefined> {
   const read = (given: string, path: string, _reading: Reading, before: Json | undefined): Json => {
     const one = checkText(given, path);
     const at = one.indexOf("=");
     if (at < 1)
       throw badInput(path, `${path} must be K=V, not ${JSON.stringify(given)}`, "Write a name, =, and the value.");
-    return { ...(before as { [key: string]: Json } | undefined), [one.slice(0, at)]: one.slice(at + 1) };
+    const key = one.slice(0, at);
+    if (before !== undefined && Object.hasOwn(before as object, key))
+      throw badInput(path, `${path} ${key} is given twice`, "Give it once.", "given_twice");
+    return { ...(before as { [key: string]: Json } | undefined), [key]: one.slice(at + 1) };
   };
   const check = (value: unknown, path: string): Readonly<Record<string, string>> => {
     if (typeof value !== "object" || value === null || Array.isArray(value))

@@ -5,14 +5,28 @@ import type { LoopRecord, RunTree } from "../core/records.ts";
 
 /** Candidates that an ambiguous reference lists. */
 const LISTED = 10;
+/** Fewer characters of an id would soon mean several things, and a typing error one of them. */
+const MIN_PART_OF_ID = 4;
+
+/** What a word may mean: a name or a whole id, and at least `MIN_PART_OF_ID` characters of an id. */
+export async function candidates(store: Store, kind: "loop" | "run", ref: string, limit: number) {
+  const found = await store.things.resolve({ kind, ref, limit });
+  return ref.length >= MIN_PART_OF_ID ? found : found.filter((one) => one.name === ref);
+}
+
+/** The hint for a word that is too short to be part of an id; null when it is long enough. */
+export const tooShort = (ref: string): string | null =>
+  ref.length >= MIN_PART_OF_ID ? null : `Of an id, give at least ${MIN_PART_OF_ID} characters.`;
 
 async function findId(store: Store, kind: "loop" | "run", ref: string, path: string): Promise<string> {
-  const found = await store.things.resolve({ kind, ref, limit: LISTED + 1 });
+  const found = await candidates(store, kind, ref, LISTED + 1);
   const [first] = found;
   if (first === undefined)
     throw new AppError("not_found", `${kind}_not_found`, `there is no ${kind} ${JSON.stringify(ref)}`, {
       path,
-      hint: kind === "loop" ? "`drover loop ls --archived` lists all loops." : "`drover runs` lists the newest runs.",
+      hint:
+        tooShort(ref) ??
+        (kind === "loop" ? "`drover loop ls --archived` lists all loops." : "`drover runs` lists the newest runs."),
     });
   if (found.length === 1) return first.id;
   const shown = found.slice(0, LISTED).map((one) => (one.name === null ? one.id : `${one.id} (${one.name})`));

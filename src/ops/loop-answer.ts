@@ -1,4 +1,5 @@
 /** What operations on one loop answer: the loop, its next instants, and what keeps it from firing. */
+import { formatDuration } from "../core/duration.ts";
 import type { LoopRecord } from "../core/records.ts";
 import { type LoopDocument, loopKeys, toLoopDocument, type Warning, warningShape } from "./documents.ts";
 import type { DaemonView, StoreContext } from "./operation.ts";
@@ -29,6 +30,20 @@ export const notFiring = (daemon: DaemonView): readonly Warning[] =>
         },
       ];
 
+/** A cron expression has no one period: its next instants show whether the jitter reaches over them. */
+function longJitter(next: readonly UpcomingDocument[], jitterMs: number): readonly Warning[] {
+  const instants = next.map((one) => Date.parse(one.at));
+  const closestMs = Math.min(...instants.slice(1).map((at, index) => at - (instants[index] ?? at)));
+  if (jitterMs === 0 || jitterMs < closestMs) return [];
+  return [
+    {
+      code: "long_jitter",
+      message: `a jitter of ${formatDuration(jitterMs)} may carry a start past the next instant, ${formatDuration(closestMs)} later`,
+      hint: "Choose a shorter --jitter.",
+    },
+  ];
+}
+
 export async function answerLoop(context: StoreContext, loop: LoopRecord): Promise<LoopAnswer> {
   const { schedule, status, archivedAt, nextAt } = loop;
   const now = context.clock.now();
@@ -45,6 +60,6 @@ export async function answerLoop(context: StoreContext, loop: LoopRecord): Promi
   return {
     ...toLoopDocument(loop),
     upcoming: expiresAt === null ? next : next.filter((one) => Date.parse(one.at) < expiresAt),
-    warnings: fires ? notFiring(await context.daemon()) : [],
+    warnings: [...(fires ? notFiring(await context.daemon()) : []), ...longJitter(next, loop.policy.jitterMs)],
   };
 }

@@ -1,4 +1,5 @@
 import { iso, type Warning, warningShape } from "./documents.ts";
+import { shortOfDisk } from "./free-disk.ts";
 import { notFiring } from "./loop-answer.ts";
 import { type DaemonView, defineOperation } from "./operation.ts";
 import { storeFileOf, withoutPassword } from "./settings.ts";
@@ -56,10 +57,11 @@ export const operation = defineOperation({
         message: `the daemon is version ${health.version}, this is ${build.version}`,
         hint: "drover down && drover up",
       });
-    if (seen?.host?.status === "disk")
+    const short = await shortOfDisk(places.state, settings.limits.minFreeBytes);
+    if (short !== null || seen?.host?.status === "disk")
       warnings.push({
         code: "disk",
-        message: "free disk space is short: nothing starts",
+        message: `${short ?? "free disk space is short"}: nothing starts`,
         hint: "Free some space, or lower limits.minFreeBytes.",
       });
     return {

@@ -143,7 +143,7 @@ test("without a daemon, a loop and its slots say so", async () => {
   const down = { ...context, daemon: async () => ({ mode: "none" as const }) };
   at(1.5 * MINUTE);
   expect(await explainWhy.run(down, { thing: "a" })).toMatchObject({
-    sentence: "It is active, but no daemon fires it: drover up.",
+    sentence: "No daemon fires it: `drover up` starts one. It is active and was due 30s ago.",
   });
   expect(await explainWhy.run(down, { thing: `a@${time(1)}` })).toMatchObject({
     sentence: "It was due 30s ago and is not recorded yet: no daemon is running.",

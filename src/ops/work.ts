@@ -1,5 +1,8 @@
 /** What loops and runs have in common: the inputs that say what to run and how, and the records made from them. */
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
 import { AppError } from "../core/errors.ts";
+import { formatDuration } from "../core/duration.ts";
 import type { LoopPolicy, RunPolicy } from "../core/loop.ts";
 import type { Schedule, ScheduleFlags } from "../core/schedule.ts";
 import type { Target } from "../core/target.ts";
@@ -16,6 +19,7 @@ import {
   texts,
   folder,
 } from "./fields.ts";
+import { requireHostZone } from "./host-zone.ts";
 import type { StoreContext } from "./operation.ts";
 
 /** An input of a part that does not exist yet: read, and refused by name. */
@@ -142,8 +146,23 @@ export function checkWith<T>(
   const path = pathOf(issue?.path ?? []);
   const inner = issue?.issues?.[0];
   const message = (inner !== undefined && "message" in inner ? inner.message : issue?.message) ?? "not valid";
-  throw badInput(path, `${path}: ${message}`, undefined, code);
+  throw badInput(path, `${path}: ${message}`, hintFor(path), code);
 }
+
+/** What to do about an input that a schema refuses, by its name on the command line. */
+const SCHEMA_HINTS: { readonly [path: string]: string } = {
+  name: "Choose another name, as in nightly-report.",
+  command: "Give a program and its arguments after --, or --shell STRING.",
+  "--cwd": "Give the folder in which it runs.",
+  "--env": "Choose another name, as in --env MODE=fast.",
+  "--env-pass": "Give the name of a variable, as in --env-pass SSH_AUTH_SOCK.",
+  "--secret": "Write it as in --secret API_KEY=env:API_KEY or API_KEY=file:/path.",
+  "--expect": "Write it as in --expect output or --expect file:report.txt.",
+  "--label": "Write it as in --label nightly,team/build.",
+  "--on-finish": "Put what is long into a script, and give its path.",
+  "--on-failure": "Put what is long into a script, and give its path.",
+};
+const hintFor = (path: string): string => SCHEMA_HINTS[path.split(" ")[0] ?? ""] ?? "`--help` says what it takes.";
 
 const TARGET_FLAGS: { readonly [key: string]: string } = {
   argv: "command",
@@ -203,23 +222,37 @@ export async function makeTarget(context: StoreContext, input: TargetInput, befo
     throw new AppError(
       "not_found",
       "cwd_not_found",
-      `the working directory ${JSON.stringify(target.cwd)} is not there`,
+      existsSync(target.cwd)
+        ? `the working directory ${JSON.stringify(target.cwd)} is no folder`
+        : `the working directory ${JSON.stringify(target.cwd)} is not there`,
       {
         path: "--cwd",
-        hint: "Make the folder first, or name another with --cwd.",
+        hint: existsSync(target.cwd)
+          ? "Name the folder that holds it with --cwd."
+          : "Make the folder first, or name another with --cwd.",
       },
     );
   if (!target.shell && (await context.findProgram(target.argv[0], target.cwd, target.env["PATH"])) === null)
-    throw new AppError(
-      "not_found",
-      "command_not_found",
-      `the command ${JSON.stringify(target.argv[0])} is not found, or is no file that may be executed`,
-      {
-        path: "command",
-        hint: "Check its spelling and PATH, give its full path, or use --shell for a shell's own command.",
-      },
-    );
+    throw noProgram(context, target.argv[0], target.cwd);
   return target;
+}
+
+/** Why a word is no program: a path may name a folder, or a file that nobody made executable. */
+function noProgram(context: StoreContext, name: string, cwd: string): AppError {
+  const file = name.includes("/") ? resolve(cwd, name) : null;
+  const [what, hint] =
+    file !== null && context.isFolder(file)
+      ? ["is a folder", "Name a program in it."]
+      : file !== null && existsSync(file)
+        ? ["may not be executed", `Make it so with chmod +x ${file}, or name its interpreter first.`]
+        : [
+            "is not found",
+            "Check its spelling and PATH, give its full path, or use --shell for a shell's own command.",
+          ];
+  return new AppError("not_found", "command_not_found", `the command ${JSON.stringify(name)} ${what}`, {
+    path: "command",
+    hint,
+  });
 }
 
 const present = <T extends object>(values: T): Partial<T> =>
@@ -284,7 +317,20 @@ export async function makeSchedule(context: StoreContext, input: ScheduleFlags):
   if (every === undefined && cron === undefined && at === undefined && tz === undefined && dynamic !== true)
     return null;
   const { parseSchedule } = await import("../core/schedule.ts");
-  return parseSchedule({ every, cron, tz, at, dynamic }, { now: context.clock.now(), hostZone: context.hostZone });
+  const isLocal = cron !== undefined || (at !== undefined && !/^\+|z$|[+-]\d\d:?\d\d$/i.test(at));
+  const hostZone =
+    tz === undefined && isLocal ? requireHostZone(process.env["TZ"], context.hostZone) : context.hostZone;
+  return parseSchedule({ every, cron, tz, at, dynamic }, { now: context.clock.now(), hostZone });
+}
+
+/** Refuses a jitter that may carry a start past the next instant. Errors: AppError invalid `bad_input`. */
+export function checkJitter(schedule: Schedule, { jitterMs }: LoopPolicy): void {
+  if (schedule.kind !== "interval" || jitterMs < schedule.everyMs) return;
+  throw badInput(
+    "--jitter",
+    `a jitter of ${formatDuration(jitterMs)} is not shorter than the period of ${formatDuration(schedule.everyMs)}`,
+    "Choose one that is shorter than --every.",
+  );
 }
 
 /** Checks the name of a loop. Errors: AppError invalid `bad_name`. */

@@ -58,6 +58,39 @@ test.each<[what: string, status: number, code: string, path: string, args: reado
   ],
   ["a binary that is not found", 3, "command_not_found", "command", [...add, "--every", "1h", "--", "no-such-binary"]],
   ["a binary that is a folder", 3, "command_not_found", "command", [...add, "--every", "1h", "--", "/tmp"]],
+  [
+    "a working directory that is a file",
+    3,
+    "cwd_not_found",
+    "--cwd",
+    [...add, "--every", "1h", "--cwd", "/etc/passwd", ...command],
+  ],
+  [
+    "a file that may not be executed",
+    3,
+    "command_not_found",
+    "command",
+    [...add, "--every", "1h", "--", "/etc/passwd"],
+  ],
+  ["a name that is too long", 2, "bad_name", "name", ["loop", "add", "n".repeat(101), "--every", "1h", ...command]],
+  ["a command that is empty", 2, "bad_input", "command", [...add, "--every", "1h", "--", ""]],
+  ["a hook that is empty", 2, "bad_input", "--on-finish", [...add, "--every", "1h", "--on-finish", "", ...command]],
+  [
+    "a variable given twice",
+    2,
+    "given_twice",
+    "--env",
+    [...add, "--every", "1h", "--env", "A=1", "--env", "A=2", ...command],
+  ],
+  ["a jitter of the whole period", 2, "bad_input", "--jitter", [...add, "--every", "1h", "--jitter", "1h", ...command]],
+  [
+    "a number beyond all numbers",
+    2,
+    "out_of_range",
+    "--catch-up-limit",
+    [...add, "--every", "1h", "--catch-up-limit", "99999999999999999999", ...command],
+  ],
+  ["too little of an id", 3, "loop_not_found", "loop", ["loop", "show", "zzz"]],
   ["a name with control characters", 2, "bad_name", "name", ["loop", "add", "a\u0007b", "--every", "1h", ...command]],
   [
     "a name that looks like an id",
@@ -111,12 +144,26 @@ test.each<[what: string, status: number, code: string, path: string, args: reado
   expect(out).toBe("");
   expect(err.trimEnd().split("\n")).toHaveLength(1);
   expect(err).not.toMatch(/ at .*\.js:\d+/);
+  expect(err).not.toMatch(/Too (big|small)|expected string|Invalid input/);
 });
 
 test("a misspelt command or flag is told what was meant", async () => {
   expect((await home.refused(2, ["rnus"])).hint).toContain("drover runs");
   expect((await home.refused(2, ["loop", "puase"])).hint).toContain("drover loop pause");
   expect((await home.refused(2, ["runs", "--sttaus", "failed"])).hint).toContain("--status");
+});
+
+test("a TZ that is no zone does not become UTC", async () => {
+  const own = openHome({ env: { TZ: "Mars/Olympus" } });
+  try {
+    const cron = ["loop", "add", "x", "--cron", "0 3 * * *"];
+    const error = await own.refused(2, [...cron, ...command]);
+    expect(error).toMatchObject({ code: "unknown_zone", path: "TZ" });
+    expect(error.hint).toContain("--tz");
+    await own.json([...cron, "--tz", "Europe/Rome", ...command]);
+  } finally {
+    await own.close();
+  }
 });
 
 describe("a configuration", () => {
