@@ -1,4 +1,5 @@
 /** What `doctor` looks at, and what it makes of it. */
+import { dirname } from "node:path";
 import { AppError } from "../core/errors.ts";
 import { describeDuration } from "../core/duration.ts";
 import { describeSize } from "../core/size.ts";
@@ -6,6 +7,7 @@ import type { Finding } from "./operation.ts";
 import { withReading } from "./perform.ts";
 import { readConfigFile, readSettings, storeFileOf, withoutPassword } from "./settings.ts";
 import type { World } from "./world.ts";
+import { writeFaults } from "./writable.ts";
 
 /** What needs more than the store. */
 export interface Probes {
@@ -65,7 +67,13 @@ export async function findings(world: World, probes: Probes, fix: boolean): Prom
     const open = [world.places.state, world.places.runs, world.places.logs].filter(
       (path) => ((probes.modeOf(path) ?? 0) & 0o077) !== 0,
     );
-    if (open.length === 0) say("folders", "ok", "for this user alone");
+    const { state, runs, logs, daemonLog } = world.places;
+    const storeFile = configBroken ? null : storeFileOf(settings.store, world.places);
+    const written = [state, runs, logs, daemonLog];
+    if (storeFile !== null) written.push(dirname(storeFile), storeFile, `${storeFile}-wal`, `${storeFile}-shm`);
+    const faults = writeFaults(written);
+    for (const { message, hint } of faults) say("folders", "problem", message, hint);
+    if (open.length === 0 && faults.length === 0) say("folders", "ok", "for this user alone, and can be written");
     for (const path of open) say("folders", "warning", `others can look into ${path}`, `chmod 700 ${path}`);
   });
 
@@ -91,6 +99,8 @@ export async function findings(world: World, probes: Probes, fix: boolean): Prom
     });
     say("store", "ok", file ?? withoutPassword(settings.store));
   });
+
+  const storeBroken = found.some((finding) => finding.check === "store" && finding.level === "problem");
 
   await part("daemon", async () => {
     const answer = await world.askDaemon();
@@ -125,7 +135,7 @@ export async function findings(world: World, probes: Probes, fix: boolean): Prom
         `the clock says ${new Date(now).toISOString()}`,
         "Set the clock: slots would be recorded at wrong times.",
       );
-    if (!configBroken) {
+    if (!configBroken && !storeBroken) {
       const ahead = await withReading(world, async ({ store }) =>
         Math.max(0, ...(await store.hosts.list({})).map((host) => host.lastSeenAt - now)),
       );
@@ -174,14 +184,15 @@ export async function findings(world: World, probes: Probes, fix: boolean): Prom
       ? "each attempt gets a cgroup, so its end is proved"
       : "ended trees are found by session, descendants and mark; what leaves all three cannot be found";
     if (marked.length === 0) return say("processes", "ok", `nothing is left over; ${proof}`);
+    if (configBroken || storeBroken)
+      return say("processes", "warning", `which of them are at work is in the store, which cannot be read; ${proof}`);
     const ids = [...new Set(marked.map((one) => one.attemptId))];
-    const ended = new Set(
-      configBroken
-        ? []
-        : await withReading(world, async ({ store }) =>
-            (await store.attempts.endedAmong({ attemptIds: ids })).map((one) => one.attemptId),
-          ),
-    );
+    // The mark of an attempt that this store does not know is another installation's.
+    const { ended, live } = await withReading(world, async ({ store, hostId }) => ({
+      ended: new Set((await store.attempts.endedAmong({ attemptIds: ids })).map((one) => one.attemptId)),
+      live: new Set((await store.attempts.ofHost({ hostId })).map(({ attempt }) => attempt.id)),
+    }));
+    const working = marked.filter((one) => live.has(one.attemptId)).length;
     const left = marked.filter((one) => ended.has(one.attemptId));
     for (const one of left) {
       if (fix) probes.end(one.pid);
@@ -192,7 +203,8 @@ export async function findings(world: World, probes: Probes, fix: boolean): Prom
         fix ? null : "drover doctor --fix ends it.",
       );
     }
-    if (left.length === 0) say("processes", "ok", `${marked.length} at work, nothing is left over; ${proof}`);
+    if (left.length === 0)
+      say("processes", "ok", `${working === 0 ? "" : `${working} at work, `}nothing is left over; ${proof}`);
   });
   return found;
 }

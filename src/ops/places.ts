@@ -61,6 +61,8 @@ function socketOf(runtime: string | undefined, state: string): string {
   const wanted =
     runtime !== undefined && isAbsolute(runtime) ? join(runtime, "drover", `${key}.sock`) : join(state, "drover.sock");
   if (Buffer.byteLength(wanted) <= SOCKET_PATH_BYTES) return wanted;
-  const short = join(tmpdir(), `drover-${userInfo().uid}-${key}`, "s");
-  return Buffer.byteLength(short) <= SOCKET_PATH_BYTES ? short : join("/tmp", `drover-${userInfo().uid}-${key}`, "s");
+  const short = join(tmpdir(), `drover-${userInfo().uid}-${key}`, "drover.sock");
+  return Buffer.byteLength(short) <= SOCKET_PATH_BYTES
+    ? short
+    : join("/tmp", `drover-${userInfo().uid}-${key}`, "drover.sock");
 }

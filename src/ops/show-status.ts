@@ -37,9 +37,10 @@ export const operation = defineOperation({
     }));
     const warnings: Warning[] = [];
     const mode: DaemonView["mode"] = health?.mode ?? "none";
-    if (seen?.next != null) warnings.push(...notFiring({ mode }));
+    // Whoever holds the lock may well fire, even when it does not answer.
+    if (seen?.next != null && holder === null) warnings.push(...notFiring({ mode }));
     const working = (seen?.counts.running ?? 0) + (seen?.counts.queued ?? 0);
-    if (health === null && seen?.next == null && working > 0)
+    if (health === null && holder === null && seen?.next == null && working > 0)
       warnings.push({
         code: "daemon_down",
         message: "no daemon is running: what is queued does not start",

@@ -267,6 +267,8 @@ describe("a store", () => {
       const doctor = await own.run(["doctor", "--json"]);
       expect(doctor.status).toBe(1);
       expect(doctor.out).toContain('"check":"store","level":"problem"');
+      // Said once, where it belongs.
+      expect(doctor.out.match(/"level":"problem"/g)).toHaveLength(1);
       expect(readFileSync(file).equals(bytes)).toBe(true);
     }));
 
@@ -357,13 +359,16 @@ describe.runIf(unshare !== null)("a store on a file system", () => {
     }
   };
 
-  test("that is read-only: 5 store_read_only", () => {
+  test("that is read-only: 5 store_read_only, and doctor says which file", () => {
     const { out } = inMount(
       "16m",
       `"$NODE" "$DROVER" loop add kept --every 1h -- true >/dev/null
        mount -o remount,ro "$HOME_FOLDER"
-       "$NODE" "$DROVER" loop add more --every 1h --json -- true 2>&1; echo "status $?"`,
+       "$NODE" "$DROVER" loop add more --every 1h --json -- true 2>&1; echo "status $?"
+       "$NODE" "$DROVER" doctor; echo "doctor $?"`,
     );
+    expect(out).toMatch(/problem  folders .*drover\.db cannot be written\n.*read-only/);
+    expect(out).toContain("doctor 1");
     expect(out).toContain('"code":"store_read_only"');
     expect(out).toContain("status 5");
   });

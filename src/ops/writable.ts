@@ -1,0 +1,63 @@
+/** Whether what an installation writes can be written, and what mends it where it cannot. */
+import { accessSync, constants, statSync } from "node:fs";
+import { dirname } from "node:path";
+
+export interface WriteFault {
+  readonly path: string;
+  readonly message: string;
+  readonly hint: string;
+}
+
+/** What is asked of the file system. */
+export interface WriteProbe {
+  /** The error's code when the path may not be written; null when it may. */
+  refusal(path: string): string | null;
+  /** Null when nothing is there. */
+  stat(path: string): { readonly isFolder: boolean; readonly uid: number } | null;
+  /** Who asks; null where users have no numbers. */
+  readonly uid: number | null;
+}
+
+const fileSystem: WriteProbe = {
+  refusal(path) {
+    try {
+      // What is in a folder is reached through it.
+      accessSync(path, statSync(path).isDirectory() ? constants.W_OK | constants.X_OK : constants.W_OK);
+      return null;
+    } catch (error) {
+      return (error as NodeJS.ErrnoException).code ?? "unknown";
+    }
+  },
+  stat(path) {
+    try {
+      const found = statSync(path);
+      return { isFolder: found.isDirectory(), uid: found.uid };
+    } catch {
+      return null; // not there, or below a folder that may not be entered: that one is found first
+    }
+  },
+  uid: process.getuid?.() ?? null,
+};
+
+const quoted = (path: string): string => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
+
+/** The faults of these paths, each once. Of what is not there yet, the nearest folder above has to take it. */
+export function writeFaults(paths: readonly string[], probe: WriteProbe = fileSystem): readonly WriteFault[] {
+  const faults = new Map<string, WriteFault>();
+  for (const wanted of paths) {
+    let path = wanted;
+    while (probe.stat(path) === null && dirname(path) !== path) path = dirname(path);
+    const refusal = probe.refusal(path);
+    if (refusal === null || faults.has(path)) continue;
+    faults.set(path, { path, message: `${path} cannot be written`, hint: mend(path, refusal, probe) });
+  }
+  return [...faults.values()];
+}
+
+function mend(path: string, refusal: string, probe: WriteProbe): string {
+  if (refusal === "EROFS") return "Its file system is read-only: mount it for writing, or set DROVER_HOME.";
+  if (refusal === "EPERM") return `It is protected: chattr -i ${quoted(path)}`;
+  const found = probe.stat(path);
+  if (found !== null && probe.uid !== null && found.uid !== probe.uid) return `sudo chown ${probe.uid} ${quoted(path)}`;
+  return `chmod ${found?.isFolder === true ? "u+rwx" : "u+rw"} ${quoted(path)}`;
+}
