@@ -5,6 +5,7 @@ import { AppError } from "../core/errors.ts";
 import type { RunTree } from "../core/records.ts";
 import { isLiveAttempt, type RunStatus } from "../core/run.ts";
 import { attemptOf, type RunTreeDocument, toRunTreeDocument } from "../ops/documents.ts";
+import { inWords } from "../ops/fault-words.ts";
 import type { StoreContext } from "../ops/operation.ts";
 import { withReading } from "../ops/perform.ts";
 import { surroundingsOf } from "../ops/run-answer.ts";
@@ -22,6 +23,8 @@ const LATEST_LOOK_MS = 250;
 const DAEMON_LOOK_MS = 2_000;
 /** Looks that found no daemon, one after the other, until it is taken for gone: one may be just replaced by another. */
 const ABSENCES = 3;
+/** A wait that is shorter is not worth a line where no line can be redrawn. */
+const SAID_AFTER_MS = 1_000;
 
 export interface WaitRequest {
   readonly runId: string;
@@ -69,6 +72,8 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
   let askedDaemonAt = performance.now();
   let absences = 0;
   let seen = "";
+  let said = "";
+  let heldExit: number | null = null;
   try {
     for (;;) {
       const tree = await store.runs.get({ runId: request.runId });
@@ -90,13 +95,24 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
       }
 
       const held = askedToCancel || request.limitMs === null ? null : await heldBy(context, tree);
-      if (held === null) heldSince = null;
-      else {
+      // A wait that ends by itself does not count as one for a limit.
+      if (held === null || held.exit !== heldExit) heldSince = null;
+      heldExit = held?.exit ?? null;
+      if (held !== null) {
         heldSince ??= performance.now();
         const limitMs = request.limitMs ?? Number.POSITIVE_INFINITY;
         const waitedMs = performance.now() - heldSince;
+        if (held.exit === null) {
+          // With a message it has tried and could not; else a terminal's progress line says it.
+          const worth = held.message !== null || (!screen.redraws && waitedMs >= SAID_AFTER_MS);
+          if (worth && said !== held.key) {
+            said = held.key;
+            progress.clear();
+            request.say(`${tree.run.id} waits: ${held.why}`);
+          }
+        }
         const comesBack = held.wakeAt !== null && held.wakeAt - world.clock.now() + waitedMs <= limitMs;
-        if (waitedMs >= limitMs && !comesBack) {
+        if (held.exit !== null && waitedMs >= limitMs && !comesBack) {
           const waited = await end(held.exit);
           request.say(`${tree.run.id} waits: ${held.why}; it goes on in the daemon`);
           return waited;
@@ -125,28 +141,46 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
 }
 
 interface Held {
-  readonly exit: number;
+  /** What leaving it means; null where the wait ends by itself. */
+  readonly exit: number | null;
+  /** Same while the cause is the same. */
+  readonly key: string;
+  /** How the last attempt ended. */
+  readonly message: string | null;
   readonly why: string;
   readonly wakeAt: number | null;
 }
 
-/** What a run waits for that neither it nor its daemon can hurry; null when it is at work or about to be. */
-async function heldBy({ store }: StoreContext, { run, steps }: RunTree): Promise<Held | null> {
+/** What a run waits for; null when it is at work or about to be. */
+async function heldBy({ store, clock }: StoreContext, { run, steps, attempts }: RunTree): Promise<Held | null> {
+  const { wakeAt } = run;
+  const last = attempts.toSorted((a, b) => b.number - a.number)[0];
+  const message = last?.message == null ? null : inWords(last.message);
+  const cause = message === null ? "" : ` (last end: ${message})`;
   if (run.status === "waiting") {
-    if (run.reason === "person") return { exit: RUN_EXIT.person, why: "a person has to answer", wakeAt: run.wakeAt };
-    if (run.reason === "limit" || run.reason === "capacity" || run.reason === "account" || run.reason === "disk")
-      return {
-        exit: RUN_EXIT.limit,
-        why: run.reason === "disk" ? "free disk space is short" : `for ${run.reason}`,
-        wakeAt: run.wakeAt,
-      };
-    return null;
+    const key = `${run.reason} ${attempts.length}`;
+    if (run.reason === "person")
+      return { exit: RUN_EXIT.person, why: "a person has to answer", wakeAt, key, message: null };
+    if (run.reason === "limit" || run.reason === "capacity" || run.reason === "account" || run.reason === "disk") {
+      const why = run.reason === "disk" ? "free disk space is short" : `for ${run.reason}`;
+      return { exit: RUN_EXIT.limit, why: `${why}${cause}`, wakeAt, key, message };
+    }
+    const again = wakeAt === null ? "" : ` in ${describeDuration(Math.max(0, wakeAt - clock.now()))}`;
+    const why = run.reason === "retry" ? `it tries again${again}` : `${run.reason ?? "for its next step"}${again}`;
+    return { exit: null, why: `${why}${cause}`, wakeAt, key, message };
   }
   const ready = run.status === "queued" ? steps.find((step) => step.status === "ready") : undefined;
   if (ready === undefined) return null;
   const refusal = (await store.admission.explain({ stepId: ready.id }))?.refusal ?? null;
-  if (refusal === null || (refusal.code !== "cap" && refusal.code !== "host_disk")) return null;
-  return { exit: RUN_EXIT.limit, why: describeRefusal(refusal), wakeAt: null };
+  if (refusal === null) return null;
+  const isLimit = refusal.code === "cap" || refusal.code === "host_disk";
+  return {
+    exit: isLimit ? RUN_EXIT.limit : null,
+    why: `${describeRefusal(refusal)}${cause}`,
+    wakeAt: null,
+    key: `${refusal.code} ${attempts.length}`,
+    message,
+  };
 }
 
 /** Prints both outputs of the run's attempts, one attempt after the other. */

@@ -10,6 +10,7 @@ import type {
   StepRecord,
 } from "../core/records.ts";
 import { attemptStatuses, failureClasses, isLiveAttempt, runStatuses, stepStatuses } from "../core/run.ts";
+import { inWords } from "./fault-words.ts";
 import type { Json } from "./fields.ts";
 import { anything, boolean, instant, integer, listOf, nullable, object, oneOf, type Shape, string } from "./shape.ts";
 
@@ -139,7 +140,7 @@ export function toRunDocument(run: RunRecord): RunDocument {
     durationMs: run.startedAt === null || run.finishedAt === null ? null : Math.max(0, run.finishedAt - run.startedAt),
     wakeAt: isoOrNull(run.wakeAt),
     exitCode: run.exitStatus,
-    error: run.error,
+    error: run.error === null ? null : { ...run.error, message: inWords(run.error.message) },
     output: parsedOutput(run.output),
     usage: null,
     retryOf: run.retryOf,
@@ -202,7 +203,7 @@ function toAttemptDocument(attempt: AttemptRecord, around: RunSurroundings): Att
     exitCode: attempt.exitStatus,
     signal: attempt.signal,
     class: attempt.class,
-    message: attempt.message,
+    message: attempt.message === null ? null : inWords(attempt.message),
     counted: attempt.counted,
     sessionId: null,
     usage: null,

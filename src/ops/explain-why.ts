@@ -5,6 +5,7 @@ import type { Instant } from "../core/ports.ts";
 import type { LoopRecord, RunTree, SlotRecord } from "../core/records.ts";
 import type { Json } from "./fields.ts";
 import { required, text } from "./fields.ts";
+import { inWords } from "./fault-words.ts";
 import { candidates, findLoop, findRun, tooShort } from "./find.ts";
 import { shortOfDisk } from "./free-disk.ts";
 import { iso } from "./documents.ts";
@@ -150,7 +151,7 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
     }
     case "waiting": {
       const until = run.wakeAt === null ? "" : `; it goes on ${inTime(run.wakeAt, now)}`;
-      const cause = last?.message == null ? "" : ` (last end: ${last.class ?? last.status}: ${last.message})`;
+      const cause = last?.message == null ? "" : ` (last end: ${last.class ?? last.status}: ${inWords(last.message)})`;
       return answer(
         `It waits because ${WAITS[run.reason ?? ""] ?? `of ${run.reason ?? "an unknown reason"}`}${until}${cause}.`,
       );
@@ -168,7 +169,7 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
     case "timed_out": {
       const said = run.error?.message ?? last?.message;
       return answer(
-        `It ${run.status === "failed" ? "failed" : "timed out"}: ${said ?? "for a reason that is not known"} (${run.error?.class ?? run.reason ?? "unknown"}${tries}). It ran because ${originOf(tree)}.`,
+        `It ${run.status === "failed" ? "failed" : "timed out"}: ${said == null ? "for a reason that is not known" : inWords(said)} (${run.error?.class ?? run.reason ?? "unknown"}${tries}). It ran because ${originOf(tree)}.`,
       );
     }
     case "cancelled":

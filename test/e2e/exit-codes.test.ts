@@ -56,6 +56,12 @@ test("6: not authorised", async () => {
   expect(error.code).toBe("run_token_missing");
 });
 
+test("while it waits for another try, why is said on standard error", async () => {
+  const { status, err } = await home.run(["run", "--attempts", "2", "--backoff", "1s", "--", "false"]);
+  expect(status).toBe(1);
+  expect(err).toMatch(/run_\w+ waits: it tries again in \S+ \(last end: exited with status 1\)\n/);
+});
+
 test("8: it waits for a limit, and goes on in the daemon", async () => {
   const first = await home.json<Run>(["run", "--detach", "--", "sleep", "600"]);
   await until(async () => (await home.json<Run>(["show", first.id])).status === "running", "the first one runs");
