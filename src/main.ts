@@ -14,6 +14,7 @@ import {
   truncateSync,
 } from "node:fs";
 import { resolve } from "node:path";
+import type { Background } from "./execution/background.ts";
 import type { DaemonLog } from "./ops/daemon-log.ts";
 import type { Caller, DaemonControl, Finding, Health, OutputFiles, StoreContext } from "./ops/operation.ts";
 import type { Places } from "./ops/places.ts";
@@ -31,6 +32,13 @@ const build = {
 
 /** How long `up` waits for a daemon to be healthy: migrations, recovery of what ran, a machine that is busy. */
 const START_PATIENCE_MS = 60_000;
+/**
+ * How long a daemon that holds the lock may be silent before a command gives up: it is starting, or it makes its lost
+ * socket anew, which it looks after every 2 s.
+ */
+const SILENCE_PATIENCE_MS = 10_000;
+/** With less than that free not even a reason can be written down. */
+const FULL_BYTES = 65_536;
 /** How long a starting daemon waits for a lock that a command holds for its short time. */
 const LOCK_PATIENCE_MS = 5_000;
 const LOOK_MS = 20;
@@ -96,9 +104,11 @@ async function makeWorld(): Promise<CommandWorld> {
     caller: (startsWork) => callerHere(places, startsWork),
     async openReading() {
       fault("read");
+      await requireState(places, "read");
       return openContext(world, "read", { by: "person", parentRunId: null });
     },
     async openWriting(caller) {
+      await requireState(places, "write");
       const locks = await takeLocks(places, await world.settings(), 0);
       if (!Array.isArray(locks)) return null;
       try {
@@ -127,13 +137,11 @@ async function makeWorld(): Promise<CommandWorld> {
       }
     },
     async lockHolder() {
-      // Looking must not make the state folder.
+      // Looking must not make the state folder, and a first look loads nothing.
       if (!existsSync(places.lockFile)) return null;
-      const { acquireLock } = await import("./store/lock.ts");
-      const lock = await acquireLock(places.lockFile);
-      if (!lock.held) return { pid: lock.owner?.pid ?? null };
-      lock.release();
-      return null;
+      const { lockHolder } = await import("./store/lock.ts");
+      const holder = lockHolder(places.lockFile);
+      return holder === null ? null : { pid: holder.owner?.pid ?? null };
     },
     async call(name, input) {
       fault("call");
@@ -335,6 +343,60 @@ async function findProgram(name: string, cwd: string, path: string): Promise<str
   return folders.map((folder) => resolve(cwd, folder, name)).find(isProgram) ?? null;
 }
 
+// --- The state folder ------------------------------------------------------------------------------------------------
+
+/**
+ * The state folder can be used: made and writable for who writes; for who reads it may not be there yet.
+ * Errors: AppError unreachable `state_unusable`, `disk_full`.
+ */
+async function requireState({ state }: Places, use: "read" | "write"): Promise<void> {
+  try {
+    if (use === "write") mkdirSync(state, { recursive: true, mode: 0o700 });
+    const found = statSync(state);
+    if (!found.isDirectory()) throw Object.assign(new Error("it is not a folder"), { code: "ENOTDIR" });
+    accessSync(state, use === "write" ? constants.R_OK | constants.W_OK | constants.X_OK : constants.X_OK);
+  } catch (error) {
+    if (use === "read" && codeOf(error) === "ENOENT") return;
+    throw await stateFault(error, state);
+  }
+}
+
+const codeOf = (error: unknown): string => (error instanceof Error && "code" in error ? String(error.code) : "");
+
+const STATE_FAULTS: Readonly<Record<string, string>> = {
+  ENOTDIR: "it, or what it should lie in, is not a folder",
+  EEXIST: "it is not a folder",
+  EACCES: "this user may not use it",
+  EPERM: "this user may not use it",
+  EROFS: "its file system is read-only",
+  ENOENT: "what it should lie in is not there",
+  ELOOP: "its links lead in a circle",
+  ENAMETOOLONG: "its name is too long",
+};
+
+/** What the system says of a path in the state folder, in words that somebody can act on; other errors as they are. */
+async function stateFault(error: unknown, path: string): Promise<unknown> {
+  const { AppError } = await import("./core/errors.ts");
+  const code = codeOf(error);
+  if (code === "ENOSPC" || code === "EDQUOT") return diskFull(path, error);
+  const why = STATE_FAULTS[code];
+  if (error instanceof AppError || why === undefined) return error;
+  return new AppError("unreachable", "state_unusable", `the state folder ${path} cannot be used: ${why}`, {
+    path,
+    hint: "DROVER_HOME, or XDG_STATE_HOME, must name a folder that this user may write.",
+    cause: error,
+  });
+}
+
+async function diskFull(path: string, cause?: unknown): Promise<Error> {
+  const { AppError } = await import("./core/errors.ts");
+  return new AppError("unreachable", "disk_full", `no space is left at ${path}`, {
+    path,
+    hint: "Free some space; nothing was started.",
+    cause,
+  });
+}
+
 // --- The lock --------------------------------------------------------------------------------------------------------
 
 interface HeldLock {
@@ -387,48 +449,59 @@ async function startDaemon(
 ): Promise<{ readonly health: Health; readonly started: boolean }> {
   const { places } = world;
   await world.settings();
+  await requireState(places, "write");
   const deadline = performance.now() + START_PATIENCE_MS;
-  const there = await world.askDaemon();
-  if ("health" in there) {
-    const { state, mode: serves } = there.health;
-    if (state === "up" && (mode === "until_idle" || serves === "full")) return { health: there.health, started: false };
+  const there = await answerOrFree(world);
+  if (there !== null) {
+    const { state, mode: serves } = there;
+    if (state === "up" && (mode === "until_idle" || serves === "full")) return { health: there, started: false };
     // One that is going down, or that serves what was queued and fires nothing: it steps down, what runs goes on, and the
     // new one takes that over.
     if (state === "up") await world.call("daemon.stop", { drainMs: 0, stopRuns: false });
     while ((await world.lockHolder()) !== null && performance.now() < deadline) await pause(LOOK_MS);
   }
   const { startBackground } = await import("./execution/background.ts");
-  mkdirSync(places.logs, { recursive: true, mode: 0o700 });
   const outputFile = `${places.logs}/daemon.start`;
-  const child = startBackground({
-    file: process.execPath,
-    args: [
-      ...process.execArgv,
-      resolve(argv[1] ?? ""),
-      "up",
-      "--foreground",
-      "--json",
-      ...(mode === "full" ? [] : ["--until-idle"]),
-    ],
-    // What this command was told of a run is not the daemon's.
-    env: {
-      ...Object.fromEntries(Object.entries(env).filter(([name]) => !/^DROVER_(?!HOME$|STORE$|TEST_)/.test(name))),
-      DROVER_BACKGROUND: "1",
-    },
-    cwd: "/",
-    outputFile,
-  });
+  let child: Background;
+  try {
+    mkdirSync(places.logs, { recursive: true, mode: 0o700 });
+    child = startBackground({
+      file: process.execPath,
+      args: [
+        ...process.execArgv,
+        resolve(argv[1] ?? ""),
+        "up",
+        "--foreground",
+        "--json",
+        ...(mode === "full" ? [] : ["--until-idle"]),
+      ],
+      // What this command was told of a run is not the daemon's.
+      env: {
+        ...Object.fromEntries(Object.entries(env).filter(([name]) => !/^DROVER_(?!HOME$|STORE$|TEST_)/.test(name))),
+        DROVER_BACKGROUND: "1",
+      },
+      cwd: "/",
+      outputFile,
+    });
+  } catch (error) {
+    throw await stateFault(error, places.logs);
+  }
   let exit: number | null | undefined;
   void child.ended.then((code) => (exit = code));
+  let silentUntil = Number.POSITIVE_INFINITY;
   try {
     for (;;) {
       const ended = exit;
       const answer = await world.askDaemon();
       if ("health" in answer && answer.health.state === "up")
         return { health: answer.health, started: answer.health.pid === child.pid };
-      // 4: somebody else was faster and holds the lock; theirs will be healthy in a moment.
-      if (ended !== undefined && (ended !== 4 || (await world.lockHolder()) === null))
-        throw await startFault(places, outputFile, ended);
+      if (ended !== undefined) {
+        const holder = ended === 4 ? await world.lockHolder() : null;
+        if (holder === null) throw await startFault(places, outputFile, ended);
+        // Somebody else was faster and holds the lock; theirs will be healthy in a moment.
+        silentUntil = Math.min(silentUntil, performance.now() + SILENCE_PATIENCE_MS);
+        if (performance.now() >= silentUntil) throw await silentFault(places, holder.pid);
+      }
       if (performance.now() > deadline) throw await startFault(places, outputFile, null);
       await pause(LOOK_MS);
     }
@@ -437,26 +510,61 @@ async function startDaemon(
   }
 }
 
+/**
+ * The daemon's health, or null when nobody holds the lock. Whoever holds it in silence is given some time.
+ * Errors: AppError unreachable `daemon_unresponsive`.
+ */
+async function answerOrFree(world: CommandWorld): Promise<Health | null> {
+  const deadline = performance.now() + SILENCE_PATIENCE_MS;
+  for (;;) {
+    const answer = await world.askDaemon();
+    if ("health" in answer) return answer.health;
+    const holder = await world.lockHolder();
+    if (holder === null) return null;
+    if (performance.now() >= deadline) throw await silentFault(world.places, holder.pid);
+    await pause(LOOK_MS);
+  }
+}
+
+/** A daemon that is there and cannot be asked. */
+async function silentFault({ lockFile, socket, daemonLog }: Places, pid: number | null): Promise<Error> {
+  const { AppError } = await import("./core/errors.ts");
+  return new AppError(
+    "unreachable",
+    "daemon_unresponsive",
+    `a daemon${pid === null ? "" : ` (pid ${pid})`} holds the lock ${lockFile}, and its socket ${socket} does not answer`,
+    {
+      hint: `Its log says more: ${daemonLog}. Otherwise end ${pid === null ? "that process" : `it with \`kill ${pid}\``} and ask again; what runs is not harmed.`,
+    },
+  );
+}
+
 /** Why a daemon did not start: what it said last. */
 async function startFault(places: Places, outputFile: string, exit: number | null): Promise<Error> {
   const { AppError } = await import("./core/errors.ts");
   const { EXIT } = await import("./cli/cli.ts");
-  const lines = readFileSync(outputFile, "utf8").trimEnd().split("\n");
+  const lines = textOf(outputFile).trimEnd().split("\n");
   for (const line of lines.toReversed()) {
     try {
       const { error } = JSON.parse(line) as { error?: { code: string; message: string; hint?: string; path?: string } };
       const kind = (Object.keys(EXIT) as (keyof typeof EXIT)[]).find((one) => EXIT[one] === exit);
-      if (error !== undefined && kind !== undefined && kind !== "internal")
-        return new AppError(kind, error.code, error.message, {
-          ...(error.hint === undefined ? {} : { hint: error.hint }),
-          ...(error.path === undefined ? {} : { path: error.path }),
-        });
+      if (error !== undefined)
+        return new AppError(
+          kind === undefined || kind === "internal" ? "unreachable" : kind,
+          error.code,
+          error.message,
+          {
+            ...(error.hint === undefined ? {} : { hint: error.hint }),
+            ...(error.path === undefined ? {} : { path: error.path }),
+          },
+        );
     } catch {
       // Node's own words are no JSON
     }
   }
+  if (await isFull(places.state)) return diskFull(places.state);
   const last = lines
-    .filter((line) => line !== "")
+    .filter((line) => line !== "" && !line.startsWith("{"))
     .slice(-3)
     .join(" | ");
   return new AppError(
@@ -464,9 +572,29 @@ async function startFault(places: Places, outputFile: string, exit: number | nul
     "daemon_not_started",
     `the daemon did not start${exit === null ? ` within ${START_PATIENCE_MS / 1_000} s` : ` (exit ${exit})`}${last === "" ? "" : `: ${last}`}`,
     {
-      hint: `Its log says more: ${places.daemonLog}`,
+      hint: existsSync(places.daemonLog)
+        ? `Its log says more: ${places.daemonLog}`
+        : "`drover doctor` says what is wrong here; `drover up --foreground` shows what it says.",
     },
   );
+}
+
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return ""; // it was taken away meanwhile
+  }
+}
+
+async function isFull(path: string): Promise<boolean> {
+  const { statfs } = await import("node:fs/promises");
+  try {
+    const { bavail, bsize } = await statfs(path);
+    return bavail * bsize < FULL_BYTES;
+  } catch {
+    return false; // not even that can be known
+  }
 }
 
 // --- The daemon ------------------------------------------------------------------------------------------------------
@@ -479,6 +607,7 @@ async function beDaemon(world: CommandWorld, mode: Mode): Promise<void> {
   process.umask(0o077);
   const { AppError } = await import("./core/errors.ts");
   const settings = await world.settings();
+  await requireState(places, "write");
   // A lock that is held by a command is waited for; a daemon that answers is not.
   const isUp = async (): Promise<boolean> => "health" in (await world.askDaemon());
   const locks = await takeLocks(places, settings, LOCK_PATIENCE_MS, isUp);
@@ -683,6 +812,12 @@ async function serveUntilTold(
         log.write("error", "fault", { id, fault: describeFault(error) });
         return id;
       },
+      onSocketLost: (failure) =>
+        failure === null
+          ? log.write("warn", "socket_lost", { socket: places.socket })
+          : log.write("error", "socket_failed", { message: failure.message }),
+      // The short way out of a path that is too long is a folder in that for temporary files.
+      removeFolder: /\/drover-\d+-[0-9a-f]+\/[^/]+$/.test(places.socket),
       onRequest(active) {
         requests = active;
         lastRequestAt = performance.now();

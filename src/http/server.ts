@@ -2,9 +2,10 @@
  * The daemon's socket: one route for every operation that the daemon performs, and its health. It loops over the registry
  * and knows no operation. It is plain node:http: one POST route needs no router, and the daemon's start pays for none.
  */
-import { chmodSync, lstatSync, mkdirSync, unlinkSync } from "node:fs";
+import { chmodSync, lstatSync, mkdirSync, renameSync, rmdirSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { dirname } from "node:path";
+import { connect } from "node:net";
+import { dirname, join } from "node:path";
 import { AppError, type ErrorKind, toDocument } from "../core/errors.ts";
 import type { AnyOperation, Health } from "../ops/operation.ts";
 import { API, HEADERS, HOST, isCompatible, MAX_BODY_BYTES, STATUS_OF } from "./protocol.ts";
@@ -26,19 +27,93 @@ export interface ServerOptions {
   onFault(error: unknown): string;
   /** Called when a request for an operation begins and when it is answered: a daemon that ends when idle waits for it. */
   onRequest(active: number): void;
+  /** Called when the socket was gone: null once it is there anew, or why it cannot be, then again at every look. */
+  onSocketLost?(failure: AppError | null): void;
+  /** Whether the socket's folder is for it alone, and goes with it when it is empty. */
+  readonly removeFolder?: boolean;
   readonly maxBodyBytes?: number;
+  /** Time between two looks at whether the socket is still there; 2 s when left out. */
+  readonly lookMs?: number;
 }
 
 export interface Server {
-  /** Takes no new requests, waits for those that are there, and removes the socket. */
+  /** Takes no new requests, waits for those that are there, and removes the socket where it is still ours. */
   close(patienceMs: number): Promise<void>;
 }
 
+/** A lost socket is made anew well before a command that waits for it gives up; a look is one `lstat`. */
+const LOOK_MS = 2_000;
+/** Longest wait of the look for whoever listens on a socket that is not ours. */
+const STRANGER_PATIENCE_MS = 1_000;
+
 /**
- * Listens on the socket. Whoever calls this holds the daemon's lock: a socket file that is there is stale and goes.
+ * Listens on the socket, and listens anew when its file is gone: a runtime folder is emptied when its user logs out. Whoever
+ * calls this holds the daemon's lock, so whatever is at the path is replaced.
  * Errors: AppError unreachable `socket_failed`.
  */
 export async function serve(options: ServerOptions): Promise<Server> {
+  const { socket, onSocketLost, removeFolder = false, lookMs = LOOK_MS } = options;
+  let listener = await listen(options);
+  let isClosing = false;
+  let looking: Promise<void> | null = null;
+
+  async function look(): Promise<void> {
+    if (listener.isInPlace()) return;
+    // Somebody who answers there has a lock of their own: ours was removed, and the path is theirs now.
+    if (await isAnswered(socket)) return;
+    try {
+      const lost = listener;
+      listener = await listen(options);
+      void lost.close(0);
+      onSocketLost?.(null);
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      onSocketLost?.(error);
+    }
+  }
+  const timer = setInterval(() => {
+    if (isClosing || looking !== null) return;
+    looking = look()
+      .catch((error: unknown) => void options.onFault(error))
+      .finally(() => (looking = null));
+  }, lookMs);
+  timer.unref();
+
+  return {
+    async close(patienceMs) {
+      isClosing = true;
+      clearInterval(timer);
+      await looking;
+      await listener.close(patienceMs);
+      if (removeFolder)
+        try {
+          rmdirSync(dirname(socket));
+        } catch {
+          // something else lies in it, or it is gone
+        }
+    },
+  };
+}
+
+interface Listener {
+  /** Whether the file at the socket's path is this listener's. */
+  isInPlace(): boolean;
+  close(patienceMs: number): Promise<void>;
+}
+
+/** Told apart by more than the number, which a file system gives again. */
+function identityOf(path: string): string | null {
+  try {
+    const { dev, ino, birthtimeNs } = lstatSync(path, { bigint: true });
+    return `${dev} ${ino} ${birthtimeNs}`;
+  } catch {
+    return null; // gone, or its folder is
+  }
+}
+
+let bound = 0;
+
+async function listen(options: ServerOptions): Promise<Listener> {
   const { socket, onRequest } = options;
   let active = 0;
   let closing = false;
@@ -59,33 +134,37 @@ export async function serve(options: ServerOptions): Promise<Server> {
   server.requestTimeout = 30_000;
   server.headersTimeout = 10_000;
   server.keepAliveTimeout = 1_000;
-  prepareFolder(dirname(socket));
-  try {
-    unlinkSync(socket);
-  } catch {
-    // there is none, or listening says why it cannot go
-  }
+  const folder = dirname(socket);
+  prepareFolder(folder);
+  // Bound under a name of its own and moved into place: closing a server removes the name that it was bound under, whoever
+  // has it by then. No longer than any socket's own name, since the path's length is limited.
+  bound += 1;
+  const binding = join(folder, `.${process.pid.toString(36)}-${bound.toString(36)}`);
+  rmIfThere(binding);
   await new Promise<void>((resolve, reject) => {
-    server.once("error", (cause) =>
-      reject(
-        new AppError("unreachable", "socket_failed", `the socket cannot be opened: ${cause.message}`, {
-          path: socket,
-          hint: "Its folder must be writable for this user alone. XDG_RUNTIME_DIR or DROVER_HOME moves it.",
-          cause,
-        }),
-      ),
-    );
+    const fail = (cause: Error) => reject(socketFailed(socket, `the socket cannot be opened: ${cause.message}`, cause));
+    server.once("error", fail);
     // The file is made with the folder's protection; its own mode is set before anybody knows of it.
     const before = process.umask(0o177);
-    server.listen(socket, () => {
-      chmodSync(socket, 0o600);
-      resolve();
+    server.listen(binding, () => {
+      try {
+        chmodSync(binding, 0o600);
+        renameSync(binding, socket);
+        resolve();
+      } catch (error) {
+        server.close();
+        fail(error instanceof Error ? error : new Error(String(error)));
+      }
     });
     process.umask(before);
   });
+  const own = identityOf(socket);
+  const isInPlace = () => own !== null && identityOf(socket) === own;
   return {
+    isInPlace,
     async close(patienceMs) {
       closing = true;
+      if (isInPlace()) rmIfThere(socket);
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
       const timer = setTimeout(() => server.closeAllConnections(), patienceMs);
@@ -95,9 +174,43 @@ export async function serve(options: ServerOptions): Promise<Server> {
   };
 }
 
+function rmIfThere(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch {
+    // there is none, or binding says why it cannot go
+  }
+}
+
+/** Whether anybody accepts connections at the path. */
+async function isAnswered(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const connection = connect(path);
+    const end = (is: boolean): void => {
+      connection.destroy();
+      resolve(is);
+    };
+    connection.setTimeout(STRANGER_PATIENCE_MS, () => end(true));
+    connection.once("connect", () => end(true));
+    connection.once("error", () => end(false));
+  });
+}
+
+const socketFailed = (path: string, message: string, cause?: unknown): AppError =>
+  new AppError("unreachable", "socket_failed", message, {
+    path,
+    hint: "Its folder must be writable for this user alone. XDG_RUNTIME_DIR or DROVER_HOME moves it.",
+    cause,
+  });
+
 /** The socket's folder: ours alone. Errors: AppError unreachable `socket_failed` for a folder of somebody else. */
 function prepareFolder(folder: string): void {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw socketFailed(folder, `the socket's folder cannot be made: ${why}`, cause);
+  }
   const found = lstatSync(folder);
   const uid = process.getuid?.();
   if (!found.isDirectory() || (uid !== undefined && found.uid !== uid))

@@ -1,5 +1,5 @@
 /** The daemon's lock: held by the operating system for the life of the process, whatever ends it. */
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { isSqliteBusy, toStoreError } from "./errors.ts";
 import { openSqlite } from "./sqlite-adapters.ts";
@@ -38,7 +38,17 @@ function readOwner(file: string): LockOwner | null {
   }
 }
 
+/** The file, for this user alone. SQLite would make it as the umask says, and has its own words for one that cannot be made. */
+function makeFile(file: string): void {
+  try {
+    closeSync(openSync(file, "wx", 0o600));
+  } catch {
+    // it is there already, or cannot be
+  }
+}
+
 function tryLock(file: string, library: SqliteLibrary | undefined): (() => void) | null {
+  makeFile(file);
   const connection = openSqlite(file, {}, library);
   try {
     connection.pragma("busy_timeout = 0");
@@ -54,6 +64,31 @@ function tryLock(file: string, library: SqliteLibrary | undefined): (() => void)
     connection.exec("rollback");
     connection.close();
   };
+}
+
+/**
+ * Who holds the lock of this file; null when nobody does. It makes nothing and writes nothing, so it works on a full disk.
+ * Errors: as of `acquireLock`.
+ */
+export function lockHolder(file: string, library?: SqliteLibrary): { readonly owner: LockOwner | null } | null {
+  const path = resolve(file);
+  if (heldHere.has(path)) return { owner: readOwner(path) };
+  if (!existsSync(path)) return null;
+  try {
+    const connection = openSqlite(path, { readOnly: true }, library);
+    try {
+      // Reading takes the shared lock, which whoever holds the exclusive one denies.
+      connection.pragma("schema_version");
+      return null;
+    } catch (error) {
+      if (isSqliteBusy(error)) return { owner: readOwner(path) };
+      throw error;
+    } finally {
+      connection.close();
+    }
+  } catch (error) {
+    throw toStoreError(error, path, "lock");
+  }
 }
 
 /**
@@ -81,6 +116,8 @@ export async function acquireLock(file: string, { onBusy, library }: LockOptions
       const end = unlock;
       try {
         writeFileSync(ownerFile(path), `${process.pid}\n`, { mode: 0o600 });
+        // One that was there keeps its mode.
+        for (const one of [path, ownerFile(path)]) chmodSync(one, 0o600);
       } catch {
         // Only told to people: a full or read-only disk says so where it matters.
       }
@@ -88,7 +125,8 @@ export async function acquireLock(file: string, { onBusy, library }: LockOptions
         held: true,
         release() {
           if (!heldHere.has(path)) return;
-          rmSync(ownerFile(path), { force: true });
+          // Somebody who removed the lock's file may have let another process take it anew.
+          if (readOwner(path)?.pid === process.pid) rmSync(ownerFile(path), { force: true });
           end();
           heldHere.delete(path);
         },
