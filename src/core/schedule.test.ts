@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { changedSince } from "../../test/fixtures/schedules/releases.ts";
 import { defaultLimits } from "./limits.ts";
 import {
   countBetween,
@@ -28,7 +29,8 @@ const cron = (expression: string, zone = "UTC"): Schedule => ({ kind: "cron", ex
 const lines = readFileSync(new URL("../../test/fixtures/schedules/firings.tsv", import.meta.url), "utf8").split("\n");
 const rows = lines
   .filter((line) => line !== "" && !line.startsWith("#"))
-  .map((line) => line.split("\t") as [string, string, string, string, string]);
+  .map((line) => line.split("\t") as [string, string, string, string, string])
+  .filter(([, zone]) => !changedSince.includes(zone));
 
 describe("firings.tsv", () => {
   test("names its maker and is as large as promised", () => {
