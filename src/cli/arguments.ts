@@ -83,7 +83,7 @@ export function parseArguments(operation: AnyOperation, words: readonly string[]
       const name = long ? word.slice(2, at === -1 ? undefined : at) : word.slice(1, 2);
       const found = known.get(long ? `--${name}` : `-${name}`);
       if (found === undefined) throw unknownFlag(operation, long ? `--${name}` : `-${name}`, known);
-      const path = `--${flagOf(found.key, found.field)}`;
+      const path = long ? `--${flagOf(found.key, found.field)}` : `-${name}`;
       let value: string | null = long
         ? at === -1
           ? null

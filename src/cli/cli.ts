@@ -230,6 +230,10 @@ async function print(operation: AnyOperation, answer: unknown, screen: Screen, j
     process.stdout,
     view === undefined ? `${JSON.stringify(answer, null, 2)}\n` : view(answer as never, screen),
   );
+  // On standard error, so that a program that reads a list is not handed a row that is none, and a person still sees it.
+  const { items, next } = answer as { readonly items?: readonly unknown[]; readonly next?: string | null };
+  if (items !== undefined && typeof next === "string")
+    await put(process.stderr, `${items.length} shown, there are more; next: --cursor ${inertLine(next)}\n`);
 }
 
 /** Prints items as they come. Errors before the first item are errors of the command. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { cut, inertLine, inertText, table, widthOf } from "./text.ts";
+import { cut, inertLine, inertText, table, widthOf, wrap } from "./text.ts";
 
 const OBEYED = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
 
@@ -65,4 +65,24 @@ test("without a terminal nothing is cut, nothing titled, and a tab parts the cel
   expect(
     table([{ title: "A", elastic: true }, { title: "B" }], [["x".repeat(200), "a\tb\nc"]], { columns: null, dim }),
   ).toBe(`${"x".repeat(200)}\ta\\tb\\nc\n`);
+});
+
+test("lines break between words, and a long word keeps a line of its own", () => {
+  expect(wrap("its end is proved", 9)).toEqual(["its end", "is proved"]);
+  expect(wrap('{"a":1,"b":2}', 8)).toEqual(['{"a":1,', '"b":2}']);
+  expect(wrap("/usr/bin:/bin", 9)).toEqual(["/usr/bin:", "/bin"]);
+  expect(wrap("a verylongword b", 5)).toEqual(["a", "verylongword", "b"]);
+});
+
+test("before a column that says why is cut short, spare columns go and long names give", () => {
+  const head = [
+    { title: "NAME", elastic: true, share: 1 / 3 },
+    { title: "TOOK", spare: true },
+    { title: "REASON", elastic: true, least: 20 },
+  ];
+  const rows = [["n".repeat(40), "4s", "the queue was full"]];
+  const at = (columns: number) => table(head, rows, { columns, dim }).split("\n")[1];
+  expect(at(80)).toBe(`${"n".repeat(40)}  4s    the queue was full`);
+  expect(at(60)).toBe(`${"n".repeat(33)}…  4s    the queue was full`);
+  expect(at(30)).toBe(`${"n".repeat(9)}…  the queue was full`);
 });

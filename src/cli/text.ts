@@ -163,12 +163,35 @@ export function cut(text: string, columns: number): string {
   return `${put}…`;
 }
 
+/**
+ * Text in lines of at most so many columns, broken behind spaces, commas and between folders of a PATH; a longer word keeps a line of its own.
+ * Not for coloured text.
+ */
+export function wrap(text: string, columns: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const piece of text.split(/(?<=[ ,])|(?<=:)(?=\/)/)) {
+    if (line !== "" && widthOf((line + piece).trimEnd()) > columns) {
+      lines.push(line.trimEnd());
+      line = "";
+    }
+    line += piece;
+  }
+  return [...lines, line.trimEnd()];
+}
+
 export interface Column {
   readonly title: string;
   /** Numbers stand at the right. */
   readonly right?: boolean;
   /** May be cut so that the table fits; the last such column first. */
   readonly elastic?: boolean;
+  /** An elastic column is not cut below this while another can give. */
+  readonly least?: number;
+  /** Of the screen's width: a column that takes more gives first. */
+  readonly share?: number;
+  /** Left out, the last such column first, when elastic columns would be cut below their least. */
+  readonly spare?: boolean;
 }
 
 /** A cell: foreign text, and how it is painted once its width is known. */
@@ -199,16 +222,33 @@ export function table(
     Math.max(widthOf(column.title), ...cells.map((row) => widthOf(row[index]?.text ?? ""))),
   );
   let over = widths.reduce((sum, width) => sum + width + 2, -2) - screen.columns;
-  for (let index = head.length - 1; index >= 0 && over > 0; index--) {
-    if (head[index]?.elastic !== true) continue;
+  const give = (index: number, least: number): void => {
     const width = widths[index] ?? 0;
-    const given = Math.min(over, Math.max(0, width - MIN_ELASTIC));
+    const given = Math.min(Math.max(0, over), Math.max(0, width - least));
     widths[index] = width - given;
     over -= given;
+  };
+  const fromLast = head.map((_, index) => index).toReversed();
+  for (const index of fromLast) {
+    const { share, title = "" } = head[index] ?? {};
+    if (share !== undefined) give(index, Math.max(widthOf(title), Math.floor(screen.columns * share)));
   }
+  const leastOf = (index: number): number => head[index]?.least ?? MIN_ELASTIC;
+  const elastic = fromLast.filter((index) => head[index]?.elastic === true);
+  const room = (): number =>
+    elastic.reduce((sum, index) => sum + Math.max(0, (widths[index] ?? 0) - leastOf(index)), 0);
+  const left = new Set<number>();
+  for (const index of fromLast) {
+    if (head[index]?.spare !== true || over <= room()) continue;
+    left.add(index);
+    over -= (widths[index] ?? 0) + 2;
+  }
+  for (const index of elastic) give(index, leastOf(index));
+  for (const index of elastic) give(index, MIN_ELASTIC);
   const line = (row: readonly Cell[]): string =>
     row
-      .map((cell, index) => {
+      .flatMap((cell, index) => {
+        if (left.has(index)) return [];
         const width = widths[index] ?? 0;
         const text = cut(cell.text, width);
         const gap = " ".repeat(Math.max(0, width - widthOf(text)));

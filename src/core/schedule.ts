@@ -194,14 +194,20 @@ export function parseSchedule(flags: ScheduleFlags, { now, hostZone }: ScheduleS
 /**
  * Reads what `schedule next` and `schedule explain` take: a duration (an interval anchored at `now`) or a cron expression.
  * With a duration `tz` only says in which zone the instants are shown.
- * Errors: AppError `bad_duration`, `bad_schedule`, `bad_cron`, `unknown_zone`.
+ * Errors: AppError `bad_duration`, `bad_schedule`, `bad_cron`, `unknown_zone`, with the path `expression` where it is at fault.
  */
 export function parseExpression(
   text: string,
   surroundings: ScheduleSurroundings & { readonly tz?: string | undefined },
 ): Schedule {
   const isDuration = /^\d+[a-z][0-9a-z]*$/i.test(text.trim());
-  return parseSchedule(isDuration ? { every: text.trim() } : { cron: text, tz: surroundings.tz }, surroundings);
+  try {
+    return parseSchedule(isDuration ? { every: text.trim() } : { cron: text, tz: surroundings.tz }, surroundings);
+  } catch (error) {
+    if (!(error instanceof AppError) || (error.path !== "--every" && error.path !== "--cron")) throw error;
+    const { kind, code, message, hint } = error; // said of the word that was typed, which is no flag
+    throw new AppError(kind, code, message, { path: "expression", ...(hint === undefined ? {} : { hint }) });
+  }
 }
 
 const TIME =

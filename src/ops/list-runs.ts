@@ -3,7 +3,7 @@ import { parseDuration } from "../core/duration.ts";
 import type { Instant } from "../core/ports.ts";
 import { runStatuses } from "../core/run.ts";
 import { runShape, toRunDocument } from "./documents.ts";
-import { choice, text } from "./fields.ts";
+import { badInput, choice, text } from "./fields.ts";
 import { findLoop } from "./find.ts";
 import { defineOperation } from "./operation.ts";
 import { pageFields, pageRequest } from "./page.ts";
@@ -43,6 +43,16 @@ async function readSince(given: string, now: Instant, hostZone: string): Promise
   } catch (error) {
     if (!(error instanceof AppError)) throw error;
     const { parseTime } = await import("../core/schedule.ts"); // not a duration: a time, or refused as one
-    return parseTime(given, { now, hostZone, path: "--since" });
+    try {
+      return parseTime(given, { now, hostZone, path: "--since" });
+    } catch (wrong) {
+      if (!(wrong instanceof AppError) || /^[\d+]/.test(given)) throw wrong;
+      throw badInput(
+        "--since",
+        wrong.message,
+        "Write how far back, as in 2h or 1d for since this time yesterday, or a time as in 2026-05-01T02:30.",
+        wrong.code,
+      );
+    }
   }
 }

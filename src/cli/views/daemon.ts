@@ -3,7 +3,7 @@ import { describeDuration } from "../../core/duration.ts";
 import type { Warning } from "../../ops/documents.ts";
 import type { Finding } from "../../ops/operation.ts";
 import type { Screen } from "../screen.ts";
-import { inertLine, table } from "../text.ts";
+import { inertLine, table, wrap } from "../text.ts";
 import { distance, facts, painted, plural, status, time, warnings } from "./words.ts";
 
 export function up(answer: { readonly state: string; readonly started: boolean; readonly pid: number | null }): string {
@@ -67,11 +67,15 @@ export function statusPage(answer: Status, screen: Screen): string {
 
 export function findings(answer: { readonly findings: readonly Finding[] }, screen: Screen): string {
   const mark = { ok: screen.good("ok     "), warning: screen.warn("warning"), problem: screen.bad("problem") } as const;
+  const indent = " ".repeat(21);
+  const lines = (text: string): readonly string[] =>
+    screen.columns === null ? [inertLine(text)] : wrap(inertLine(text), Math.max(20, screen.columns - indent.length));
   return answer.findings
-    .map(
-      (one) =>
-        `${mark[one.level]}  ${one.check.padEnd(10)}  ${inertLine(one.message)}\n${one.hint === null ? "" : `${" ".repeat(21)}${screen.dim(inertLine(one.hint))}\n`}`,
-    )
+    .map(({ level, check, message, hint }) => {
+      const said = lines(message).join(`\n${indent}`);
+      const does = hint === null ? [] : lines(hint).map((line) => `${indent}${screen.dim(line)}\n`);
+      return `${mark[level]}  ${check.padEnd(10)}  ${said}\n${does.join("")}`;
+    })
     .join("");
 }
 

@@ -8,43 +8,33 @@ import type { Screen } from "../screen.ts";
 import { inertLine, table } from "../text.ts";
 import { command, distance, facts, painted, plural, schedule, short, status, time, warnings } from "./words.ts";
 
-interface PageOf<T> {
-  readonly items: readonly T[];
-  readonly next: string | null;
-}
-
-const more = (next: string | null, screen: Screen): string =>
-  next === null || screen.columns === null ? "" : screen.dim(`more: --cursor ${next}\n`);
-
 const standing = (loop: LoopDocument): string => (loop.archived ? "archived" : loop.status);
 
-export function loopTable({ items, next }: PageOf<LoopDocument>, screen: Screen): string {
+export function loopTable({ items }: { readonly items: readonly LoopDocument[] }, screen: Screen): string {
   if (items.length === 0)
     return screen.columns === null ? "" : "no loops: drover loop add NAME --every 15m -- COMMAND\n";
-  return (
-    table(
-      [
-        { title: "NAME", elastic: true },
-        { title: "STATUS" },
-        { title: "SCHEDULE", elastic: true },
-        { title: "NEXT" },
-        { title: "STREAK" },
-        { title: "COMMAND", elastic: true },
-      ],
-      items.map((loop) => [
-        loop.name,
-        status(standing(loop), screen),
-        schedule(loop.schedule),
-        loop.status === "active" && !loop.archived ? distance(loop.nextAt, screen) : "-",
-        loop.failureStreak > 0
-          ? status("failed", screen, `${loop.failureStreak} failed`)
-          : loop.successStreak > 0
-            ? `${loop.successStreak} ok`
-            : "-",
-        command(loop.target),
-      ]),
-      screen,
-    ) + more(next, screen)
+  return table(
+    [
+      { title: "NAME", elastic: true, share: 1 / 3 },
+      { title: "STATUS" },
+      { title: "SCHEDULE", elastic: true },
+      { title: "NEXT" },
+      { title: "STREAK" },
+      { title: "COMMAND", elastic: true, least: 20 },
+    ],
+    items.map((loop) => [
+      loop.name,
+      status(standing(loop), screen),
+      schedule(loop.schedule),
+      loop.status === "active" && !loop.archived ? distance(loop.nextAt, screen) : "-",
+      loop.failureStreak > 0
+        ? status("failed", screen, `${loop.failureStreak} failed`)
+        : loop.successStreak > 0
+          ? `${loop.successStreak} ok`
+          : "-",
+      command(loop.target),
+    ]),
+    screen,
   );
 }
 
@@ -102,47 +92,75 @@ export function loopCard(loop: LoopAnswer, screen: Screen): string {
 
 export function loopPage(loop: LoopAnswer & { readonly recentSlots: readonly SlotDocument[] }, screen: Screen): string {
   const slots =
-    loop.recentSlots.length === 0
-      ? screen.dim("no slots yet\n")
-      : slotTable({ items: loop.recentSlots, next: null }, screen);
+    loop.recentSlots.length === 0 ? screen.dim("no slots yet\n") : slotTable({ items: loop.recentSlots }, screen);
   return `${loopCard(loop, screen)}\n${slots}`;
 }
 
 const outcomeOf = (slot: SlotDocument): string => slot.outcome ?? slot.runStatus ?? "pending";
 
-function reasonOf(slot: SlotDocument): string {
+function reasonOf(slot: SlotDocument, at: (iso: string | null) => string): string {
   const parts: string[] = [];
   if (slot.outcome === "coalesced" && slot.coalescedInto !== null)
-    parts.push(`${slot.reason ?? ""}, made up for at ${time(slot.coalescedInto)}`);
+    parts.push(`${slot.reason ?? ""}, made up for at ${at(slot.coalescedInto)}`);
   else if (slot.reason !== null) parts.push(slot.reason);
   if (slot.runId !== null && slot.lateMs > 60_000) parts.push(`${describeDuration(slot.lateMs)} late`);
   return parts.join("; ");
 }
 
-export function slotTable({ items, next }: PageOf<SlotDocument>, screen: Screen): string {
+/** A local time in its parts: `2026-05-01`, `02:30:00`, `+02:00`. */
+const partsOf = (iso: string): readonly [day: string, clock: string, offset: string] =>
+  time(iso).split(" ") as [string, string, string];
+
+/** How a page of slots writes its times: what all of them share (the offset, the day) is said once, in the title. */
+function slotTimes(items: readonly SlotDocument[]) {
+  const all = items.flatMap((slot) => [
+    slot.at,
+    slot.untilAt,
+    slot.startedAt ?? slot.at,
+    slot.coalescedInto ?? slot.at,
+  ]);
+  const offsets = new Set(all.map((iso) => partsOf(iso)[2]));
+  const days = new Set(items.flatMap((slot) => [partsOf(slot.at)[0], partsOf(slot.untilAt)[0]]));
+  const [day] = days.size === 1 ? days : [];
+  const [offset] = offsets.size === 1 ? offsets : [];
+  /** A time; its day only where it is not the one that the reader knows. */
+  const at = (iso: string | null, known: string | undefined): string => {
+    if (iso === null) return "-";
+    const [ownDay, clock, ownOffset] = partsOf(iso);
+    return `${ownDay === known ? "" : `${ownDay} `}${clock}${offset === undefined ? ` ${ownOffset}` : ""}`;
+  };
+  return { title: ["SLOT", day, offset].filter((part) => part !== undefined).join(" "), day, at };
+}
+
+export function slotTable({ items }: { readonly items: readonly SlotDocument[] }, screen: Screen): string {
   if (items.length === 0) return screen.columns === null ? "" : "no slots yet\n";
-  return (
-    table(
-      [
-        { title: "SLOT" },
-        { title: "OUTCOME" },
-        { title: "STARTED" },
-        { title: "TOOK", right: true },
-        { title: "RUN" },
-        { title: "REASON", elastic: true },
-      ],
-      items.map((slot) => [
-        slot.count === 1 ? time(slot.at) : `${time(slot.at)} .. ${time(slot.untilAt)} (${slot.count})`,
+  const { title, day, at } = slotTimes(items);
+  const wide = screen.columns === null;
+  return table(
+    [
+      { title },
+      { title: "OUTCOME" },
+      { title: "STARTED" },
+      { title: "TOOK", right: true, spare: true },
+      { title: "RUN", spare: true },
+      { title: "REASON", elastic: true, least: 24 },
+    ],
+    items.map((slot) => {
+      const [own] = partsOf(slot.at);
+      const begin = wide ? time(slot.at) : at(slot.at, day);
+      const end = wide ? time(slot.untilAt) : at(slot.untilAt, own);
+      return [
+        slot.count === 1 ? begin : `${begin} .. ${end} (${slot.count})`,
         status(slot.outcome, screen, outcomeOf(slot)),
-        time(slot.startedAt),
+        wide ? time(slot.startedAt) : at(slot.startedAt, own),
         slot.startedAt === null || slot.finishedAt === null
           ? "-"
           : describeDuration(Date.parse(slot.finishedAt) - Date.parse(slot.startedAt)),
         short(slot.runId),
-        reasonOf(slot),
-      ]),
-      screen,
-    ) + more(next, screen)
+        reasonOf(slot, wide ? time : (iso) => at(iso, own)),
+      ];
+    }),
+    screen,
   );
 }
 
@@ -150,6 +168,7 @@ export const removed = (answer: { readonly name: string; readonly removed: boole
   `${answer.removed ? "removed" : "would remove"} ${inertLine(answer.name)}\n`;
 
 export function instants({ items }: { readonly items: readonly UpcomingDocument[] }, screen: Screen): string {
+  if (items.length === 0) return "it never fires again\n";
   return items
     .map(
       (one) =>

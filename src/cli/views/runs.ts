@@ -3,38 +3,33 @@ import { describeSize } from "../../core/size.ts";
 import type { EventDocument, RunDocument, RunTreeDocument } from "../../ops/documents.ts";
 import type { Json } from "../../ops/fields.ts";
 import type { Screen } from "../screen.ts";
-import { inertLine, inertText, table } from "../text.ts";
+import { inertLine, inertText, table, widthOf, wrap } from "../text.ts";
 import { command, distance, duration, facts, painted, short, status, time } from "./words.ts";
 
-export function runTable(
-  { items, next }: { readonly items: readonly RunDocument[]; readonly next: string | null },
-  screen: Screen,
-): string {
+export function runTable({ items }: { readonly items: readonly RunDocument[] }, screen: Screen): string {
   if (items.length === 0) return screen.columns === null ? "" : "no runs: drover run -- COMMAND\n";
-  return (
-    table(
-      [
-        { title: "RUN" },
-        { title: "STATUS" },
-        { title: "LOOP", elastic: true },
-        { title: "QUEUED" },
-        { title: "TOOK", right: true },
-        { title: "EXIT", right: true },
-        { title: "REASON", elastic: true },
-        { title: "COMMAND", elastic: true },
-      ],
-      items.map((run) => [
-        screen.columns === null ? run.id : short(run.id),
-        status(run.status, screen),
-        run.loop ?? "-",
-        screen.columns === null ? run.createdAt : distance(run.createdAt, screen),
-        duration(run.durationMs),
-        run.exitCode === null ? "-" : String(run.exitCode),
-        run.reason ?? run.error?.class ?? "-",
-        command(run.target),
-      ]),
-      screen,
-    ) + (next === null || screen.columns === null ? "" : screen.dim(`more: --cursor ${next}\n`))
+  return table(
+    [
+      { title: "RUN" },
+      { title: "STATUS" },
+      { title: "LOOP", elastic: true, share: 1 / 4 },
+      { title: "QUEUED" },
+      { title: "TOOK", right: true },
+      { title: "EXIT", right: true },
+      { title: "REASON", elastic: true },
+      { title: "COMMAND", elastic: true, least: 16 },
+    ],
+    items.map((run) => [
+      screen.columns === null ? run.id : short(run.id),
+      status(run.status, screen),
+      run.loop ?? "-",
+      screen.columns === null ? run.createdAt : distance(run.createdAt, screen),
+      duration(run.durationMs),
+      run.exitCode === null ? "-" : String(run.exitCode),
+      run.reason ?? run.error?.class ?? "-",
+      command(run.target),
+    ]),
+    screen,
   );
 }
 
@@ -159,8 +154,16 @@ export function why(
   return `${inertLine(answer.sentence)}\n${facts(shown, screen)}`;
 }
 
-export const eventLine = (event: EventDocument, screen: Screen): string =>
-  `${screen.dim(time(event.at))}  ${event.subject.kind} ${short(event.subject.id)} ${screen.dim(`#${event.number}`)}  ${inertLine(event.type)}${Object.keys(event.data as object).length === 0 ? "" : `  ${screen.dim(inertLine(JSON.stringify(event.data)))}`}\n`;
+export function eventLine(event: EventDocument, screen: Screen): string {
+  const { at, subject, number, type, data } = event;
+  const head = `${screen.dim(time(at))}  ${subject.kind} ${short(subject.id)} ${screen.dim(`#${number}`)}  ${inertLine(type)}`;
+  if (Object.keys(data as object).length === 0) return `${head}\n`;
+  const said = inertLine(JSON.stringify(data));
+  if (screen.columns === null || widthOf(head) + 2 + widthOf(said) <= screen.columns)
+    return `${head}  ${screen.dim(said)}\n`;
+  const lines = wrap(said, Math.max(20, screen.columns - 4));
+  return `${head}\n${lines.map((line) => `    ${screen.dim(line)}\n`).join("")}`;
+}
 
 export const eventList = ({ items }: { readonly items: readonly EventDocument[] }, screen: Screen): string =>
   items.map((event) => eventLine(event, screen)).join("");
