@@ -426,9 +426,9 @@ export interface Store {
     }): Promise<{ readonly items: readonly EventRecord[]; readonly cursor: string | null }>;
   };
   readonly things: {
-    /** Ids that an id, a prefix, a suffix or a unique name may mean; at most `limit`. */
+    /** Ids that an id, a prefix, a suffix or a unique name may mean; at most `limit`. An attempt's id, whole, means its run. */
     resolve(input: {
-      readonly kind: "loop" | "run";
+      readonly kind: "loop" | "run" | "attempt";
       readonly ref: string;
       readonly limit: number;
     }): Promise<readonly { readonly id: string; readonly name: string | null }[]>;

@@ -27,7 +27,9 @@ export const operation = defineOperation({
   where: "read",
   summary: "Say in one sentence why something waits, was skipped, was missed, failed or ran",
   input: {
-    thing: required(text("a run, a loop, or a slot as LOOP@TIME", { placeholder: "THING", completes: "thing" })),
+    thing: required(
+      text("a run, an attempt by its id, a loop, or a slot as LOOP@TIME", { placeholder: "THING", completes: "thing" }),
+    ),
   },
   output: object({
     thing: object({ kind: oneOf(["loop", "slot", "run"]), id: string, name: nullable(string) }),
@@ -69,6 +71,8 @@ async function findThing(context: StoreContext, ref: string): Promise<Thing> {
       path: "thing",
       hint: `Say which: ${all.map((one) => (one.name === null ? one.id : `${one.id} (${one.name})`)).join(", ")}.`,
     });
+  const ofAttempt = await store.things.resolve({ kind: "attempt", ref, limit: 1 });
+  if (ofAttempt[0] !== undefined) return { kind: "run", tree: await findRun(store, ofAttempt[0].id, "thing") };
   const at = ref.lastIndexOf("@");
   if (at > 0) return { kind: "slot", loop: await findLoop(store, ref.slice(0, at), "thing"), time: ref.slice(at + 1) };
   throw new AppError("not_found", "thing_not_found", `there is no run and no loop ${JSON.stringify(ref)}`, {

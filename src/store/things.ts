@@ -12,10 +12,10 @@ interface Thing {
   readonly name: string | null;
 }
 
-/** By id, else by name, else by the beginning or the end of an id. Each answers from an index. */
+/** By id, else by name, else by the beginning or the end of an id; an attempt by its id alone. Each answers from an index. */
 export const resolve = read(
   "things.resolve",
-  function* (input: { kind: "loop" | "run"; ref: string; limit: number }): Steps<Thing[]> {
+  function* (input: { kind: "loop" | "run" | "attempt"; ref: string; limit: number }): Steps<Thing[]> {
     const { ref, limit } = input;
     const word = ref.toLowerCase();
     if (input.kind === "loop") {
@@ -32,6 +32,10 @@ export const resolve = read(
       return rows
         .filter((row) => (row["id"] as string).startsWith(word) || (row["id"] as string).endsWith(word))
         .map((row) => ({ id: row["id"] as string, name: row["name"] as string }));
+    }
+    if (input.kind === "attempt") {
+      const runs = yield* all<Row>(sql`select run_id from attempts where id = ${word}`);
+      return runs.map((row) => ({ id: row["run_id"] as string, name: null }));
     }
     const exact = yield* all<Row>(sql`select id from runs where id = ${word}`);
     if (exact.length > 0) return exact.map((row) => ({ id: row["id"] as string, name: null }));

@@ -463,6 +463,44 @@ test("a slot is explained by why LOOP@TIME", async () => {
   await home.refused(3, ["why", "quick@2020-01-01T00:00:00Z"]);
 });
 
+test("an attempt is explained by its run", async () => {
+  const { steps } = await home.json<{ steps: { attempts: { id: string }[] }[] }>(["show", bad]);
+  const given = await home.json<{ thing: unknown; sentence: string }>(["why", steps[0]?.attempts[0]?.id ?? ""]);
+  expect(given.thing).toMatchObject({ kind: "run", id: bad });
+  expect(given.sentence).toContain("exited with status 3");
+});
+
+test("what a page leaves out is said on standard error, and in `next` with --json", async () => {
+  const list = ["runs", "--limit", "1"];
+  const people = await home.run(list);
+  expect(people.out.trimEnd().split("\n")).toHaveLength(1);
+  expect(people.err).toMatch(/^1 shown, there are more; next: --cursor \S+\n$/);
+  expect((await home.run([...list, "--json"])).err).toBe("");
+});
+
+test.each<[args: readonly string[], path: string, hint: string]>([
+  [["runs", "--since", "yesterday"], "--since", "1d"],
+  [["schedule", "next", "15m", "-n", "0"], "-n", "from 1 to 1000"],
+  [["schedule", "next", "bogus"], "expression", "five fields"],
+  [["run", "--", "/tmp"], "command", "Name a program in it"],
+])("%j names what was typed and what to type", async (args, path, hint) => {
+  const error = await home.refused(args[0] === "run" ? 3 : 2, args);
+  expect(error.path).toBe(path);
+  expect(error.hint).toContain(hint);
+});
+
+test("a schedule without instants says so", async () => {
+  const { out } = await home.run(["schedule", "next", "@daily", "--from", "9999-12-31T00:00:00Z"]);
+  expect(out).toBe("it never fires again\n");
+});
+
+test("a jitter over a cron expression's instants is warned of", async () => {
+  const added = ["loop", "add", "wide", "--cron", "* * * * *", "--tz", "UTC", "--jitter", "2m", "--", "true"];
+  const { warnings } = await home.json<{ warnings: { code: string }[] }>(added);
+  expect(warnings).toContainEqual(expect.objectContaining({ code: "long_jitter" }));
+  await home.json(["loop", "archive", "wide"]);
+});
+
 test("an ambiguous reference is a conflict that lists what it may mean", async () => {
   const error = await home.refused(4, ["show", "run_"]);
   expect(error.code).toBe("ambiguous");
