@@ -240,8 +240,12 @@ async function openContext(world: CommandWorld, use: "read" | "write", caller: C
   ]);
   const settings = await world.settings();
   const address = parseStoreAddress(settings.store, world.places.state);
+  const open = () => openStore({ address, table: operations, clock: world.clock, use });
   try {
-    const handle = await openStore({ address, table: operations, clock: world.clock, use });
+    const handle = await open().catch((error: unknown) => {
+      if (use === "write" || !(error instanceof AppError) || error.code !== "older_schema") throw error;
+      return afterMigration(world, open, error); // whoever holds the lock may just be making it
+    });
     const context = await storeContext(world, handle.store, settings, caller, use === "write", async () => {
       const answer = await world.askDaemon();
       return { mode: "health" in answer ? answer.health.mode : "none" };
@@ -250,6 +254,22 @@ async function openContext(world: CommandWorld, use: "read" | "write", caller: C
   } catch (error) {
     if (use === "read" && error instanceof AppError && error.code === "no_store") return null; // nothing was put in yet
     throw error;
+  }
+}
+
+/** Opens a store for reading as soon as whoever holds the lock has brought it up to date; nobody does: the refusal as it was. */
+async function afterMigration<T>(world: CommandWorld, open: () => Promise<T>, refusal: Error): Promise<T> {
+  const { AppError } = await import("./core/errors.ts");
+  const deadline = performance.now() + SILENCE_PATIENCE_MS;
+  for (;;) {
+    const isHeld = (await world.lockHolder()) !== null;
+    try {
+      return await open();
+    } catch (error) {
+      if (!(error instanceof AppError) || error.code !== "older_schema") throw error;
+      if (!isHeld || performance.now() >= deadline) throw refusal;
+    }
+    await pause(LOOK_MS);
   }
 }
 
@@ -401,6 +421,7 @@ async function diskFull(path: string, cause?: unknown): Promise<Error> {
 
 interface HeldLock {
   release(): void;
+  isInPlace(): boolean;
 }
 
 /**
@@ -640,7 +661,8 @@ async function beDaemon(world: CommandWorld, mode: Mode): Promise<void> {
     process.exit(70);
   });
   try {
-    await serveUntilTold(world, mode, settings, log, closers);
+    const holdsLock = () => locks.every((lock) => lock.isInPlace());
+    await serveUntilTold(world, mode, settings, log, closers, holdsLock);
   } catch (error) {
     log.write("error", "daemon_failed", {
       fault: error instanceof AppError ? `${error.code}: ${error.message}` : describeFault(error),
@@ -658,6 +680,7 @@ async function serveUntilTold(
   settings: Settings,
   log: DaemonLog,
   closers: (() => void | Promise<void>)[],
+  holdsLock: () => boolean,
 ): Promise<void> {
   const { places, clock } = world;
   const [
@@ -816,6 +839,8 @@ async function serveUntilTold(
         failure === null
           ? log.write("warn", "socket_lost", { socket: places.socket })
           : log.write("error", "socket_failed", { message: failure.message }),
+      holdsLock,
+      onReplaced: () => tellToStop({ drainMs: 0, stopRuns: false, why: "superseded" }),
       // The short way out of a path that is too long is a folder in that for temporary files.
       removeFolder: /\/drover-\d+-[0-9a-f]+\/[^/]+$/.test(places.socket),
       onRequest(active) {

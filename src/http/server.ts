@@ -29,6 +29,10 @@ export interface ServerOptions {
   onRequest(active: number): void;
   /** Called when the socket was gone: null once it is there anew, or why it cannot be, then again at every look. */
   onSocketLost?(failure: AppError | null): void;
+  /** Whether the daemon's lock is still ours; when it is not, whoever answers at the path may stay there. */
+  holdsLock?(): boolean;
+  /** Called when somebody else has the lock and the path. */
+  onReplaced?(): void;
   /** Whether the socket's folder is for it alone, and goes with it when it is empty. */
   readonly removeFolder?: boolean;
   readonly maxBodyBytes?: number;
@@ -59,8 +63,7 @@ export async function serve(options: ServerOptions): Promise<Server> {
 
   async function look(): Promise<void> {
     if (listener.isInPlace()) return;
-    // Somebody who answers there has a lock of their own: ours was removed, and the path is theirs now.
-    if (await isAnswered(socket)) return;
+    if (options.holdsLock?.() === false && (await isAnswered(socket))) return options.onReplaced?.();
     try {
       const lost = listener;
       listener = await listen(options);

@@ -1,5 +1,15 @@
 /** The daemon's lock: held by the operating system for the life of the process, whatever ends it. */
-import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, resolve } from "node:path";
 import { isSqliteBusy, toStoreError } from "./errors.ts";
 import { openSqlite } from "./sqlite-adapters.ts";
@@ -11,7 +21,12 @@ export interface LockOwner {
 }
 
 export type Lock =
-  | { readonly held: true; readonly release: () => void }
+  | {
+      readonly held: true;
+      readonly release: () => void;
+      /** Whether the file is still the one that was locked; where it was removed, another process may hold another one. */
+      readonly isInPlace: () => boolean;
+    }
   | { readonly held: false; readonly owner: LockOwner | null };
 
 export interface LockOptions {
@@ -27,6 +42,16 @@ export interface LockOptions {
 const heldHere = new Set<string>();
 
 const ownerFile = (file: string): string => `${file}.pid`;
+
+/** The file's number, which nobody else gets while we have it open. */
+function inodeOf(file: string): string | null {
+  try {
+    const { dev, ino } = lstatSync(file, { bigint: true });
+    return `${dev} ${ino}`;
+  } catch {
+    return null; // gone
+  }
+}
 
 function readOwner(file: string): LockOwner | null {
   try {
@@ -114,6 +139,7 @@ export async function acquireLock(file: string, { onBusy, library }: LockOptions
     }
     if (unlock) {
       const end = unlock;
+      const own = inodeOf(path);
       try {
         writeFileSync(ownerFile(path), `${process.pid}\n`, { mode: 0o600 });
         // One that was there keeps its mode.
@@ -123,6 +149,7 @@ export async function acquireLock(file: string, { onBusy, library }: LockOptions
       }
       return {
         held: true,
+        isInPlace: () => own !== null && inodeOf(path) === own,
         release() {
           if (!heldHere.has(path)) return;
           // Somebody who removed the lock's file may have let another process take it anew.

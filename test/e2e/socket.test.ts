@@ -94,7 +94,7 @@ describe("the lock", () => {
     await until(async () => (await status()).daemon.state === "up", "it is up");
     unlinkSync(join(state(), "daemon.lock"));
     const second = home.start(["up", "--foreground"]);
-    await first.ended;
+    await timed(first.ended);
     await until(async () => (await status()).daemon.state === "up", "the other is up");
     expect(await status()).toMatchObject({ daemon: { pid: second.pid } });
     expect(existsSync(socket())).toBe(true);
