@@ -17,7 +17,7 @@ export class OperationFailed extends Error {
 /** The store does not answer, or not as a store. `why` completes the sentence about the place. */
 export const storeUnreachable = (place: string, why: string, cause?: unknown, hint?: string): AppError =>
   new AppError("unreachable", "store_unreachable", `the store at ${place} cannot be used: ${why}`, {
-    hint: hint ?? "check the place in DROVER_STORE or the configuration, and that it is there and up",
+    hint: hint ?? "Check the place in DROVER_STORE or the configuration, and that it is there and up",
     path: place,
     cause,
   });
@@ -125,15 +125,15 @@ function fromSqlite(error: unknown, place: string): AppError | undefined {
     case SQLITE_CODES["IOERR"]:
       // Shared memory cannot grow: the only reason seen is a full file system.
       if (/SHMSIZE/.test(String((error as { readonly code?: unknown }).code))) return diskFull(place, error);
-      return storeUnreachable(place, "the disk answered with an error", error, "look at the disk and the system's log");
+      return storeUnreachable(place, "the disk answered with an error", error, "Look at the disk and the system's log");
     case SQLITE_CODES["NOMEM"]:
-      return storeUnreachable(place, "no memory is left", error, "free memory on this machine");
+      return storeUnreachable(place, "no memory is left", error, "Free memory on this machine");
     case SQLITE_CODES["CANTOPEN"]:
       return storeUnreachable(
         place,
         "the file cannot be opened",
         error,
-        "check that the folder exists and may be entered",
+        "Check that the folder exists and may be entered",
       );
     default:
       return undefined;
@@ -192,10 +192,10 @@ function fromPostgres(error: unknown, place: string): AppError | undefined {
   if (state === "53200") return storeUnreachable(place, "the server has no memory left", error);
   if (state.startsWith("XX00")) return storeCorrupt(place, "the server says so", error);
   if (state.startsWith("28"))
-    return storeUnreachable(place, "the server refuses this user", error, "check user, password and pg_hba.conf");
+    return storeUnreachable(place, "the server refuses this user", error, "Check user, password and pg_hba.conf");
   if (state === "3D000") return storeUnreachable(place, "there is no such database", error, "make it with createdb");
   if (state === "42501")
-    return storeUnreachable(place, "this user lacks a right", error, "grant it on the schema and its tables");
+    return storeUnreachable(place, "this user lacks a right", error, "Grant it on the schema and its tables");
   return undefined;
 }
 

@@ -275,7 +275,7 @@ function* freeName(name: string, besides: string | null): Steps<void> {
     throw conflict(
       "name_taken",
       `a loop named ${name} exists already (${other["id"]})`,
-      "choose another name, or edit that loop: drover loop edit",
+      "Choose another name, or edit that loop: drover loop edit",
     );
 }
 
@@ -418,7 +418,7 @@ export const pauseLoop = operation(
       throw conflict(
         "not_active",
         `the loop ${loop.name} is ${loop.status}: it starts nothing that could be paused`,
-        "give it a new schedule: drover loop edit",
+        "Give it a new schedule: drover loop edit",
       );
     const log = journal("loop", loop.id, loop.eventNumber, now);
     log.add("loop.paused", input.reason === null ? {} : { reason: input.reason });
@@ -492,13 +492,13 @@ export const resumeLoop = operation(
       throw conflict(
         "finished",
         `the one slot of the loop ${loop.name} is over`,
-        `give it a new time: drover loop edit ${loop.name} --at TIME`,
+        `Give it a new time: drover loop edit ${loop.name} --at TIME`,
       );
     if (loop.expiresAt !== null && loop.expiresAt <= now)
       throw conflict(
         "expired",
         `the loop ${loop.name} expired at ${new Date(loop.expiresAt).toISOString()}`,
-        `give it a later one: drover loop edit ${loop.name} --expires-at TIME`,
+        `Give it a later one: drover loop edit ${loop.name} --expires-at TIME`,
       );
     const log = journal("loop", loop.id, loop.eventNumber, now);
     log.add("loop.resumed", { was: loop.status });

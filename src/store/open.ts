@@ -30,18 +30,18 @@ const withoutPassword = (text: string): string => text.replace(/^(\w+:\/\/[^:/@]
  */
 export function parseStoreAddress(text: string, folder: string): StoreAddress {
   const shown = withoutPassword(text);
-  if (text.includes("\0")) throw badUrl("the text", "it contains a NUL byte", "write sqlite:FILE or postgres://...");
+  if (text.includes("\0")) throw badUrl("the text", "it contains a NUL byte", "Write sqlite:FILE or postgres://...");
   if (text.startsWith("sqlite:")) {
     const file = text.slice("sqlite:".length);
     if (file === "" || file === ":memory:" || file.startsWith("//"))
-      throw badUrl(shown, "it names no file", "write sqlite:FILE with a path, absolute or below the state folder");
+      throw badUrl(shown, "it names no file", "Write sqlite:FILE with a path, absolute or below the state folder");
     return { kind: "sqlite", file: isAbsolute(file) ? file : resolve(folder, file) };
   }
   if (!/^postgres(?:ql)?:\/\//.test(text))
     throw badUrl(
       shown,
       "it begins with neither sqlite: nor postgres://",
-      "write sqlite:FILE or postgres://USER@HOST/DATABASE",
+      "Write sqlite:FILE or postgres://USER@HOST/DATABASE",
     );
   let address: URL;
   try {
@@ -50,15 +50,15 @@ export function parseStoreAddress(text: string, folder: string): StoreAddress {
     throw badUrl(
       shown,
       "it cannot be read",
-      "write postgres://USER:PASSWORD@HOST:PORT/DATABASE; special characters as %XX",
+      "Write postgres://USER:PASSWORD@HOST:PORT/DATABASE; special characters as %XX",
     );
   }
   const schema = address.searchParams.get("schema");
   if (schema !== null && !/^[a-z_][a-z0-9_]{0,62}$/.test(schema))
-    throw badUrl(shown, `${schema} is no name of a schema`, "use lower-case letters, digits and underscores");
+    throw badUrl(shown, `${schema} is no name of a schema`, "Use lower-case letters, digits and underscores");
   const prepare = address.searchParams.get("prepare") ?? "on";
   if (prepare !== "on" && prepare !== "off")
-    throw badUrl(shown, "prepare is on or off", "leave it out without a pooler");
+    throw badUrl(shown, "prepare is on or off", "Leave it out without a pooler");
   address.searchParams.delete("schema");
   address.searchParams.delete("prepare");
   return { kind: "postgres", url: address.href, schema, namedStatements: prepare === "on" };

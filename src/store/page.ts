@@ -25,7 +25,7 @@ export function readCursor<const Types extends readonly ("string" | "number")[]>
   }
   throw new AppError("invalid", "bad_cursor", "this cursor was not given by a page of this list", {
     path: "cursor",
-    hint: "begin without a cursor, then pass on the `next` of each page",
+    hint: "Begin without a cursor, then pass on the `next` of each page",
   });
 }
 

@@ -502,19 +502,19 @@ async function prepare<Table extends OperationTable>(
         place,
         `its version ${server.version} is older than PostgreSQL 14`,
         undefined,
-        "use PostgreSQL 14 or newer",
+        "Use PostgreSQL 14 or newer",
       );
     if (server.encoding !== "UTF8")
       throw storeUnreachable(
         place,
         `its encoding is ${server.encoding}`,
         undefined,
-        "make a database with encoding UTF8",
+        "Make a database with encoding UTF8",
       );
     if (server.standby === 1) throw storeReadOnly(place);
     const own = schema ?? server.schema;
     if (own === null)
-      throw storeUnreachable(place, "no schema is to be found", undefined, "add ?schema=NAME to the address");
+      throw storeUnreachable(place, "no schema is to be found", undefined, "Add ?schema=NAME to the address");
     const channel = `drover_${own.length > 40 ? createHash("sha256").update(own).digest("hex").slice(0, 32) : own}`;
 
     // Without the lock first: nearly always there is nothing to do.

@@ -147,7 +147,7 @@ function openBetter(file: string, { readOnly = false }: SqliteOptions): Database
     Better = require("better-sqlite3") as typeof Better;
   } catch (cause) {
     throw new AppError("unreachable", "sqlite_missing", "the SQLite library is not installed for this Node", {
-      hint: "run `npm install better-sqlite3` with a C++ toolchain, or use Node 24, which has its own",
+      hint: "Run `npm install better-sqlite3` with a C++ toolchain, or use Node 24, which has its own",
       cause,
     });
   }

@@ -140,9 +140,9 @@ function setPragma(
       file,
       "its file system cannot share a log between processes",
       undefined,
-      "put the state folder on a local disk; network folders and some containers cannot hold it",
+      "Put the state folder on a local disk; network folders and some containers cannot hold it",
     );
-  throw storeUnreachable(file, `SQLite keeps ${name} at ${found}`, undefined, "use another SQLite library");
+  throw storeUnreachable(file, `SQLite keeps ${name} at ${found}`, undefined, "Use another SQLite library");
 }
 
 function setPragmas(connection: Sqlite, { file, access }: ConnectionOptions): void {
@@ -196,7 +196,7 @@ function prepare(connection: Sqlite, options: ConnectionOptions, wasMade: boolea
       "older_schema",
       `the store at ${file} has schema ${version}, this program needs ${migrations.length}`,
       {
-        hint: "start the daemon once with `drover up`; it brings the store up to date",
+        hint: "Start the daemon once with `drover up`; it brings the store up to date",
         path: file,
       },
     );
