@@ -69,9 +69,11 @@ export async function findings(world: World, probes: Probes, fix: boolean): Prom
     );
     const { state, runs, logs, daemonLog } = world.places;
     const storeFile = configBroken ? null : storeFileOf(settings.store, world.places);
-    const written = [state, runs, logs, daemonLog];
-    if (storeFile !== null) written.push(dirname(storeFile), storeFile, `${storeFile}-wal`, `${storeFile}-shm`);
-    const faults = writeFaults(written);
+    const ofStore = storeFile === null ? [] : [storeFile, `${storeFile}-wal`, `${storeFile}-shm`];
+    const faults = writeFaults(
+      [state, runs, logs, ...(storeFile === null ? [] : [dirname(storeFile)])],
+      [daemonLog, ...ofStore],
+    );
     for (const { message, hint } of faults) say("folders", "problem", message, hint);
     if (open.length === 0 && faults.length === 0) say("folders", "ok", "for this user alone, and can be written");
     for (const path of open) say("folders", "warning", `others can look into ${path}`, `chmod 700 ${path}`);

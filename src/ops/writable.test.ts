@@ -11,8 +11,10 @@ const probe = (entries: Record<string, { uid?: number; folder?: boolean; refusal
 });
 
 test("what can be written is no fault, and what is not there yet is asked of the folder above", () => {
-  expect(writeFaults(["/s/runs", "/s/new/deep"], probe({ "/": {}, "/s": {}, "/s/runs": {} }))).toEqual([]);
-  const faults = writeFaults(["/s/a", "/s/b"], probe({ "/s": { folder: true, refusal: "EACCES" } }));
+  expect(writeFaults(["/s/runs"], ["/s/new/deep"], probe({ "/": {}, "/s": {}, "/s/runs": { folder: true } }))).toEqual(
+    [],
+  );
+  const faults = writeFaults(["/s/a"], ["/s/b"], probe({ "/s": { folder: true, refusal: "EACCES" } }));
   expect(faults).toEqual([{ path: "/s", message: "/s cannot be written", hint: "chmod u+rwx /s" }]);
 });
 
@@ -22,5 +24,11 @@ test.each([
   ["a protected file", { refusal: "EPERM" }, "It is protected: chattr -i '/s/a b'"],
   ["a read-only file system", { refusal: "EROFS" }, expect.stringContaining("mount it for writing")],
 ])("the hint mends %s", (_what, entry, hint) => {
-  expect(writeFaults(["/s/a b"], probe({ "/s/a b": entry }))[0]?.hint).toEqual(hint);
+  expect(writeFaults([], ["/s/a b"], probe({ "/s/a b": entry }))[0]?.hint).toEqual(hint);
+});
+
+test("a file in a folder's place is found", () => {
+  expect(writeFaults(["/s/runs"], [], probe({ "/s/runs": {} }))).toEqual([
+    { path: "/s/runs", message: "/s/runs is no folder", hint: "mv /s/runs /s/runs.old" },
+  ]);
 });

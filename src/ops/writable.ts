@@ -41,9 +41,20 @@ const fileSystem: WriteProbe = {
 
 const quoted = (path: string): string => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
 
-/** The faults of these paths, each once. Of what is not there yet, the nearest folder above has to take it. */
-export function writeFaults(paths: readonly string[], probe: WriteProbe = fileSystem): readonly WriteFault[] {
+/**
+ * The faults of these paths, each once. Of what is not there yet, the nearest folder above has to take it.
+ * @param folders paths that have to be folders
+ */
+export function writeFaults(
+  folders: readonly string[],
+  files: readonly string[],
+  probe: WriteProbe = fileSystem,
+): readonly WriteFault[] {
   const faults = new Map<string, WriteFault>();
+  const paths = [...folders, ...files];
+  for (const path of folders)
+    if (probe.stat(path)?.isFolder === false)
+      faults.set(path, { path, message: `${path} is no folder`, hint: `mv ${quoted(path)} ${quoted(`${path}.old`)}` });
   for (const wanted of paths) {
     let path = wanted;
     while (probe.stat(path) === null && dirname(path) !== path) path = dirname(path);
