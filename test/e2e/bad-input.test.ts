@@ -210,6 +210,15 @@ describe("a configuration", () => {
       expect(err).toContain("there is no setting colour");
     }));
 
+  test("that asks for more free space than there is: status measures it itself, daemon or not", () =>
+    inConfig("limits:\n  minFreeBytes: 4000TiB\n", async (own) => {
+      await own.json(["loop", "add", "x", "--every", "1h", "--", "true"]);
+      const { warnings } = await own.json<{ warnings: { code: string; message: string }[] }>(["status"]);
+      expect(warnings.find((one) => one.code === "disk")?.message).toMatch(
+        /of disk space are free, 4000 TiB are needed/,
+      );
+    }));
+
   test("gives each value its source", () =>
     inConfig("limits:\n  minFreeBytes: 2GiB\n  renewMs: 5s\n", async (own) => {
       const { items } = await own.json<{ items: unknown[] }>(["config", "show"], {
