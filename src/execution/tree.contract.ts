@@ -1,3 +1,4 @@
+import { availableParallelism, loadavg } from "node:os";
 import { readFileSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Arena } from "../../test/fixtures/hostile/arena.ts";
@@ -44,7 +45,8 @@ function treeContract(
             isAlive(found) && !before.has(`${found.pid}:${found.started}`) && commandLine(found.pid).includes(nap),
         );
       try {
-        expect(tookMs).toBeLessThan(graceMs + 2000);
+        // The bound is for a machine that has time; on a busy one it is as much longer as the queue for its processors.
+        expect(tookMs).toBeLessThan(graceMs + 2000 * crowding());
         expect(report.left).toBe(0);
         if (seesAll) expect(report.proof).toBe("proved_empty");
         if (seesAll || !escapesScans) expect(stray).toEqual([]);
@@ -64,7 +66,7 @@ function treeContract(
       });
       const startedAt = performance.now();
       expect(await arena.end("att_stopped.1", 10_000)).toMatchObject({ killed: 1, left: 0 });
-      expect(performance.now() - startedAt).toBeLessThan(5_000);
+      expect(performance.now() - startedAt).toBeLessThan(5_000 * crowding());
       expect(await arena.judge("att_stopped.1")).toMatchObject({ kind: "ended", exit: 9 });
     });
 
@@ -83,6 +85,9 @@ function treeContract(
     });
   });
 }
+
+/** How many want each processor, at least 1. */
+const crowding = () => Math.max(1, (loadavg()[0] ?? 1) / availableParallelism());
 
 function commandLine(pid: number): string {
   try {

@@ -39,7 +39,12 @@ const keyOf = (process: Process): string => `${process.pid}:${process.started}`;
 const isOurs = (found: Process): boolean => found.pid <= 1 || found.pid === process.pid;
 
 /** Live processes of the tree: its session, its group, descendants of members, the mark, its cgroup, and all ever seen. */
-function membersOf(tree: Tree, snapshot: Snapshot, seen: ReadonlyMap<string, Process>): Process[] {
+function membersOf(
+  tree: Tree,
+  snapshot: Snapshot,
+  seen: ReadonlyMap<string, Process>,
+  read: ProcessTable["read"],
+): Process[] {
   const members = new Map<string, Process>();
   const queue: Process[] = [];
   const add = (found: Process | undefined) => {
@@ -58,7 +63,8 @@ function membersOf(tree: Tree, snapshot: Snapshot, seen: ReadonlyMap<string, Pro
     }
   }
   for (const found of snapshot.byMark.get(tree.mark) ?? []) add(found);
-  for (const pid of cgroupMembers(tree.cgroup)) add(snapshot.byPid.get(pid));
+  // Listed after the table was: what was forked in between is in the one and not in the other.
+  for (const pid of cgroupMembers(tree.cgroup)) add(snapshot.byPid.get(pid) ?? read(pid) ?? undefined);
   for (const [key, old] of seen) {
     const now = snapshot.byPid.get(old.pid);
     if (now !== undefined && keyOf(now) === key) add(now);
@@ -97,6 +103,16 @@ function freeze(cgroup: string | null, frozen: boolean): void {
   }
 }
 
+/** Ends all that is in a cgroup in one step. */
+function killCgroup(cgroup: string | null): void {
+  if (cgroup === null) return;
+  try {
+    writeFileSync(join(cgroup, "cgroup.kill"), "1");
+  } catch {
+    // Removed, or a kernel before 5.14: the list and the signals do it.
+  }
+}
+
 /**
  * The one tree-kill, for every reason: TERM, the grace, then freeze, list and KILL all but the shim until a list is empty,
  * then let the shim record. Bounded by the grace and `KILL_BUDGET_MS`. Throws nothing for processes that are gone.
@@ -121,7 +137,7 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
     const startedAt = performance.now();
     stale = false;
     const taken = await table.look(tree.since);
-    const members = membersOf(tree, taken.snapshot, seen);
+    const members = membersOf(tree, taken.snapshot, seen, table.read);
     for (const member of members) seen.set(keyOf(member), member);
     quiet = taken.quiet;
     lookMs = performance.now() - startedAt;
@@ -221,6 +237,8 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
       if (proof || round >= (cgroupEmpty === false ? EMPTYING_ROUNDS : 5)) break;
     }
     for (const member of members) send(member, "SIGKILL");
+    // The recorder has ended by now, so the kernel may end what forks faster than it can be listed.
+    if (round > 0) killCgroup(tree.cgroup);
     if (performance.now() >= killEndsAt) break;
     await delay(Math.min(2 + round, LOOK_EVERY_MS));
   }

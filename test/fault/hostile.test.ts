@@ -1,10 +1,13 @@
 /** Commands that do not want to end, each under every reason to end them, through the real daemon. */
 import { readFileSync } from "node:fs";
+import { availableParallelism, loadavg } from "node:os";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { install, until, type Installation } from "./installation.ts";
 
 /** What a command may take from its end to the proof that nothing of it is left, beside its limit and its grace. */
 const SLACK_MS = 2_000;
+/** How many want each processor, at least 1: on a busy machine the bound is as much longer as the queue for them. */
+const crowding = () => Math.max(1, (loadavg()[0] ?? 1) / availableParallelism());
 const GRACE_MS = 1_000;
 
 interface Tree {
@@ -99,7 +102,7 @@ describe.each(Object.entries(trees))("B-001 B-002 B-003 B-004 %s", (_, tree) => 
     const expected = tree.ownEnd ?? { status: "timed_out", class: "timeout" };
     expect({ status: run.status, class: run.error?.class }).toEqual(expected);
     expect(left(run)).toEqual([]);
-    expect(tookMs(run)).toBeLessThanOrEqual(1_500 + GRACE_MS + SLACK_MS);
+    expect(tookMs(run)).toBeLessThanOrEqual(1_500 + GRACE_MS + SLACK_MS * crowding());
   });
 
   test("under an idle timeout", async () => {
@@ -107,7 +110,7 @@ describe.each(Object.entries(trees))("B-001 B-002 B-003 B-004 %s", (_, tree) => 
     const expected = tree.ownEnd ?? { status: "timed_out", class: tree.busy ? "timeout" : "idle_timeout" };
     expect({ status: run.status, class: run.error?.class }).toEqual(expected);
     expect(left(run)).toEqual([]);
-    expect(tookMs(run)).toBeLessThanOrEqual(4_000 + GRACE_MS + SLACK_MS);
+    expect(tookMs(run)).toBeLessThanOrEqual(4_000 + GRACE_MS + SLACK_MS * crowding());
   });
 
   test("under cancel, which returns when nothing is left", async () => {
