@@ -205,9 +205,14 @@ export function readText(path: string): string | null {
   }
 }
 
-/** What is at that path, null when nothing is. */
+/** What is at that path, null when nothing is, also below a file. */
 export function statOf(path: string): Stats | null {
-  return statSync(path, { throwIfNoEntry: false }) ?? null;
+  try {
+    return statSync(path, { throwIfNoEntry: false }) ?? null;
+  } catch (error) {
+    if (isAbsent(error)) return null;
+    throw error;
+  }
 }
 
 /**

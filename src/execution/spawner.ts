@@ -69,7 +69,16 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   const boot = bootId();
   const table = openProcessTable(options.processes);
   const bells = join(runsFolder, BELLS);
-  mkdirSync(bells, { recursive: true, mode: 0o700 });
+  try {
+    mkdirSync(bells, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    if (isFull(error)) throw noSpace(runsFolder, error);
+    throw new AppError("unreachable", "state_unusable", `the folder of the runs cannot be used: ${runsFolder}`, {
+      path: runsFolder,
+      hint: "Look at what is in its place and who may write there: drover doctor.",
+      cause: error,
+    });
+  }
   /** Written when it is missing and there is room: on a full disk a daemon still comes up, adopts and settles. */
   const shim = (): string => {
     try {
@@ -321,8 +330,7 @@ function watchBells(bells: string, log: (message: string) => void, ring: (folder
       inode = statSync(bells).ino;
       watcher = watch(bells, { persistent: false }, (_event, folder) => {
         // What is gone by now was removed by the janitor and says nothing.
-        const rung = folder === null ? readdirSync(bells) : statOf(join(bells, folder)) === null ? [] : [folder];
-        for (const each of rung) ring(each);
+        if (folder !== null && statOf(join(bells, folder)) !== null) ring(folder);
       });
       watcher.on("error", (error) => {
         log(`the watch on ended attempts failed: ${error.message}`);
