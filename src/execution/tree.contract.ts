@@ -74,7 +74,8 @@ function treeContract(
     test("a chain that forks, leaves its parent and its session every millisecond", async () => {
       // A name of this test's own: another run on this machine has chains as well.
       const name = `drover-chain-${process.pid}-${Math.random().toString(36).slice(2)}`;
-      const chain = `$p = shift; $SIG{TERM} = "IGNORE"; $| = 1; print "up\\n"; while (1) { select undef, undef, undef, 0.001; my $c = fork; if ($c) { exit 0 } require POSIX; POSIX::setsid() }`;
+      // It ends by itself after a minute: nothing but the tree-kill finds it.
+      const chain = `$p = shift; $SIG{TERM} = "IGNORE"; $| = 1; print "up\\n"; while (time - $^T < 60) { select undef, undef, undef, 0.001; my $c = fork; if ($c) { exit 0 } require POSIX; POSIX::setsid() }`;
       await arena.start("att_chain.1", ["/usr/bin/env", "-i", "/usr/bin/perl", "-e", chain, name]);
       await until("it prints", () => arena.spawner.measure("att_chain.1").stdoutBytes > 0);
       const report = await arena.end("att_chain.1", 50);
