@@ -198,6 +198,28 @@ describe("time limits", () => {
     expect((await stage.tree(printing)).run.status).toBe("succeeded");
   });
 
+  test("a pause of daemon and command together, which no clock shows, is not taken for silence", async () => {
+    let frozen: { stdoutBytes: number; stderrBytes: number } | null = null;
+    const stage = createStage({
+      plans: { prints: { durationMs: 20 * MINUTE, printEveryMs: 500 } },
+      wrap: (ports) => ({
+        ...ports,
+        // What a container's freezer does: nothing is written while it lasts, and nothing yet at the first look after it.
+        spawner: { ...ports.spawner, measure: (folder) => frozen ?? ports.spawner.measure(folder) },
+      }),
+    });
+    const { context } = await stage.start();
+    const runId = await stage.addRun("prints", { idleTimeoutMs: 20_000 });
+    await stage.run(10_050);
+    const [attempt] = await attempts(stage, runId);
+    frozen = stage.machine.spawnerFor(context).measure(attempt?.folder ?? "");
+    context.stall(5 * MINUTE);
+    await stage.run(5 * MINUTE + 200);
+    frozen = null;
+    await stage.until(ended(stage, runId), 30 * MINUTE);
+    expect((await stage.tree(runId)).run.status).toBe("succeeded");
+  });
+
   test("a limit that passed while no daemon was there is kept at once, and says how late", async () => {
     const stage = createStage({ plans });
     const { context } = await stage.start();
@@ -360,6 +382,21 @@ describe("who is not the owner any more", () => {
     expect(stage.machine.liveProcesses()).toBe(0);
     expect(stage.calls).not.toContain("attempts.settle");
     expect(stage.log.filter((line) => line.event === "fenced")).toHaveLength(1);
+  });
+
+  test("what was taken over while no daemon was here is ended by the next one", async () => {
+    const stage = createStage({ plans: { long: { durationMs: 10 * HOUR } }, sweepMs: MINUTE });
+    const { context } = await stage.start();
+    const runId = await stage.addRun("long", { onLost: "fail" });
+    await stage.run(5_000);
+    context.die();
+    stage.rows(sql`update steps set token = token + 1 where run_id = ${runId}`);
+    stage.rows(sql`update attempts set status = 'lost', finished_at = 1 where run_id = ${runId}`);
+    await stage.run(HOUR);
+    expect(stage.machine.liveProcesses()).toBe(2);
+    await stage.start();
+    expect(stage.machine.liveProcesses()).toBe(0);
+    expect(stage.log.filter((line) => line.event === "stray_ended")).toHaveLength(1);
   });
 
   test("B-060 an ended lease alone ends nothing on its own host", async () => {
