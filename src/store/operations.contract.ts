@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { defaultLimits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
 import type { Store } from "../core/ports.ts";
@@ -281,7 +281,15 @@ forEachStore("attempts under tokens", (open) => {
     });
     const tree = await stage.store.runs.get({ runId: run.id });
     expect(tree?.run.status).toBe("succeeded");
-    const events = (await stage.store.events.list({ after: null, limit: 100, runId: run.id })).items;
+    // On PostgreSQL the feed waits for every writer of the cluster, also for those of other tests' databases.
+    const events = await vi.waitFor(
+      async () => {
+        const { items } = await stage.store.events.list({ after: null, limit: 100, runId: run.id });
+        expect(items.at(-1)?.type).toBe("attempt.late_evidence");
+        return items;
+      },
+      { timeout: 20_000, interval: 20 },
+    );
     expect(events.map((event) => event.number)).toEqual(events.map((_, i) => i + 1));
     expect(events.at(-1)?.type).toBe("attempt.late_evidence");
   });
