@@ -57,7 +57,7 @@ export interface Plan {
 
 /**
  * Plans every instant in (plannedUntil, now]. Late instants follow the catch-up policy, on-time ones the overlap policy.
- * With `forbidPast` (an edit) late instants are recorded as missed and start nothing.
+ * With `forbidPast` (an edit) all of them are recorded as missed and start nothing.
  */
 export function planDue(
   view: PlanView,
@@ -91,9 +91,13 @@ export function planDue(
   // A once loop that is added for the past is due when it is added; so lateness never counts from before the anchor.
   const lateness = (at: Instant) => now - Math.max(at, view.anchoredAt);
   const recentFrom = schedule.kind === "once" ? from : Math.max(from, now - limits.onTimeMs - 1);
-  const punctual = instantsBetween(schedule, recentFrom, end, 1_000).filter(
-    (at) => lateness(at) <= Math.min(limits.onTimeMs, periodAt(schedule, at)),
-  );
+  // What was due before an edit is past, however short ago.
+  const punctual =
+    forbidPast !== null
+      ? []
+      : instantsBetween(schedule, recentFrom, end, 1_000).filter(
+          (at) => lateness(at) <= Math.min(limits.onTimeMs, periodAt(schedule, at)),
+        );
   const firstPunctual = punctual[0];
   const lateEnd = firstPunctual === undefined ? end : firstPunctual - 1;
 
