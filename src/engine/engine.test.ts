@@ -369,6 +369,24 @@ describe("who is not the owner any more", () => {
     expect(gone).toBe(true);
   });
 
+  test("one that notices no gap learns it from its first refused write, and ends nothing of its successor's", async () => {
+    let stall: () => void = () => {};
+    const stage = createStage({
+      plans: { long: { durationMs: MINUTE } },
+      point: (name) => (name === "spawned" ? stall() : undefined),
+    });
+    const old = await stage.start();
+    stall = () => old.context.stall(1_000);
+    const runId = await stage.addRun("long");
+    await stage.run(50);
+    stall = () => {};
+    await stage.start();
+    expect(await attempts(stage, runId)).toMatchObject([{ adopted: true, token: 2 }]);
+    await stage.until(ended(stage, runId), 5 * MINUTE);
+    expect((await stage.tree(runId)).run).toMatchObject({ status: "succeeded", exitStatus: 0 });
+    expect(stage.log.filter((line) => line.event === "superseded")).toHaveLength(1);
+  });
+
   test("an attempt whose token was taken is ended here and settled by nobody here", async () => {
     const stage = createStage({ plans: { long: { durationMs: HOUR } }, sweepMs: MINUTE });
     await stage.start();
