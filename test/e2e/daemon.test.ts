@@ -372,6 +372,7 @@ describe("who asks", () => {
 
   test("a whole command of another minor version says restart needed, and still reads", async () => {
     const root = join(import.meta.dirname, "../..");
+    mkdirSync(join(root, ".cache"), { recursive: true });
     const other = mkdtempSync(join(root, ".cache/e2e-"));
     try {
       cpSync(join(root, "dist"), other, { recursive: true });
