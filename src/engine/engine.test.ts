@@ -200,7 +200,7 @@ describe("time limits", () => {
 
   test("a pause of daemon and command together, which no clock shows, is not taken for silence", async () => {
     let frozen: ReturnType<EnginePorts["spawner"]["measure"]> | null = null;
-    let last = frozen;
+    let last: ReturnType<EnginePorts["spawner"]["measure"]> | null = null;
     const stage = createStage({
       plans: { prints: { durationMs: 20 * MINUTE, printEveryMs: 500 } },
       wrap: (ports) => ({
