@@ -37,6 +37,11 @@ export type Refusal =
   | { readonly code: "cap"; readonly resource: string; readonly used: number; readonly limit: number }
   | { readonly code: "host_disk" | "host_draining" | "host_down"; readonly hostId: string }
   | { readonly code: "no_host" }
+  /** Somebody or a limit holds the account or the provider back; `untilAt` null: until a person releases it. */
+  | { readonly code: "held"; readonly subject: string; readonly untilAt: Instant | null; readonly reason: string }
+  | { readonly code: "account_disabled" | "account_missing"; readonly accountId: string }
+  /** The account was at a limit: one attempt finds out whether it is over, the others wait for that. */
+  | { readonly code: "probing"; readonly accountId: string; readonly status: "throttled" | "quota" }
   /** Others stand before it; the next pass follows at once. */
   | { readonly code: "turn" };
 
@@ -122,6 +127,14 @@ export function describeRefusal(refusal: Refusal): string {
       return "the daemon of its host is going down and takes no new work";
     case "host_down":
       return "the daemon of its host is not running";
+    case "held":
+      return `${refusal.subject} is held ${refusal.untilAt === null ? "until it is released" : `until ${new Date(refusal.untilAt).toISOString()}`}: ${refusal.reason}`;
+    case "account_disabled":
+      return `the account ${refusal.accountId} is disabled`;
+    case "account_missing":
+      return `there is no account ${refusal.accountId}`;
+    case "probing":
+      return `${refusal.accountId} was at a limit (${refusal.status}), and one attempt finds out whether that is over`;
     case "no_host":
       return "no host with a running daemon takes work";
     case "turn":

@@ -73,6 +73,33 @@ export const defaultLimits = {
   /** How often the folders of ended attempts are looked through, and how many are asked about at a time. */
   janitorMs: 3_600_000,
   janitorBatch: 500,
+  /** Longest time of one try of an agent, and its longest silence, where nothing else is said. */
+  agentTimeoutMs: 2 * 3_600_000,
+  agentIdleTimeoutMs: 900_000,
+  /** How often the events of a live agent are read. */
+  agentLookMs: 1_000,
+  /** From an agent's closing event to the end of its tree, if helpers keep it alive. */
+  agentExitMs: 15_000,
+  /** How long a provider's own retries may go on without progress. */
+  agentTroubleMs: 120_000,
+  /** Largest prompt, longest line of events that is parsed whole, and all that a transcript keeps. */
+  promptBytes: 16_777_216,
+  lineBytes: 262_144,
+  transcriptBytes: 16_777_216,
+  /** Pause of an account after a throttle, and of a step after an overload, without a stated time; doubles up to the cap. */
+  throttleBackoffMs: 60_000,
+  throttleBackoffCapMs: 1_800_000,
+  /** Pause of an account after a usage limit without a stated reset; doubles up to the cap. */
+  quotaWaitMs: 1_800_000,
+  quotaWaitCapMs: 5 * 3_600_000,
+  /** A stated reset further away than this makes no sense and is not believed. */
+  quotaLongestMs: 8 * 86_400_000,
+  /** Limit of one call of git; of one that fetches; of one that checks files out. */
+  gitMs: 30_000,
+  gitFetchMs: 60_000,
+  gitCheckoutMs: 600_000,
+  /** How long a command line may take to say its version or whether it is logged in. */
+  agentProbeMs: 20_000,
   /** How long a stop waits for writes under way; what is not written by then is found by the next daemon. */
   stopPatienceMs: 5_000,
 } as const;

@@ -1,21 +1,25 @@
 /** All ports: what the engine asks of the world. Time, chance and failure come in through here, so that they can be made up. */
 import type { Refusal } from "./admission.ts";
+import type { AgentReading, AgentVerdict } from "./agent.ts";
 import type { Limits } from "./limits.ts";
 import type { LoopPolicy, RunPolicy } from "./loop.ts";
 import type { LateCause } from "./plan.ts";
 import type {
+  AccountRecord,
   Assignment,
   EventRecord,
+  HoldRecord,
   HostRecord,
   LoopRecord,
   OriginKind,
   RunRecord,
   RunTree,
   SlotRecord,
+  WorktreeRecord,
 } from "./records.ts";
 import type { EndedBy, Outcome, RunStatus, StepStatus } from "./run.ts";
 import type { Schedule } from "./schedule.ts";
-import type { Target } from "./target.ts";
+import type { AgentTarget, Provider, Target } from "./target.ts";
 
 /** Milliseconds since 1970-01-01T00:00:00Z. */
 export type Instant = number;
@@ -44,8 +48,19 @@ export interface Launch {
   readonly target: Target;
   /** Variables that drover itself sets (`DROVER_*`), without `DROVER_OUTPUT`, which the spawner adds. */
   readonly variables: Readonly<Record<string, string>>;
-  /** What the process reads on standard input. */
+  /** What the process reads on standard input; for an agent its prompt, with what we have to say first. */
   readonly input: string | Uint8Array;
+  /** Where it works; absent: the target's own folder. */
+  readonly cwd?: string;
+  /** For a target that is an agent. */
+  readonly agent?: AgentLaunch;
+}
+
+export interface AgentLaunch {
+  /** null: the user's own login, that nobody changed. */
+  readonly account: AccountRecord | null;
+  /** `resume`: goes on with it. Else an id to begin under, where the provider takes one. */
+  readonly session: { readonly id: string; readonly resume: boolean };
 }
 
 /** What the files of an attempt and the process table say; `execution-notes.md`, section 4. */
@@ -111,7 +126,8 @@ export interface Spawner {
   readonly bootId: string;
   /**
    * Makes the attempt's folder and its standard input, resolves its secrets and composes its environment.
-   * Nothing has started. Errors: AppError `secret_unresolved`, `no_space`, `env_invalid`.
+   * Nothing has started. Errors: AppError `secret_unresolved`, `no_space`, `env_invalid`; of an agent also
+   * `agent_not_found`, `agent_untested`, `agent_refused` (root, a permission that it cannot keep).
    */
   prepare(launch: Launch): Promise<void>;
   /** Hands a prepared attempt to the resident spawner. Returning is no evidence that anything started. */
@@ -148,15 +164,77 @@ export interface Files {
   output(folder: string): Promise<string | null>;
   /**
    * The first expectation (`--expect`) that does not hold, in words; null when all do.
-   * `changes` and `commit` compare the working directory's repository with what `prepare` saw.
+   * `changes` and `commit` compare the repository where it worked with what `prepare` saw. @param said the result that an agent gave
    */
-  unmet(folder: string, target: Target): Promise<string | null>;
+  unmet(folder: string, target: Target, said?: string | null): Promise<string | null>;
   /** Free bytes of the file system that holds the state. */
   freeBytes(): Promise<number>;
   /** Names of all attempt folders, for the janitor. */
   folders(): Promise<readonly string[]>;
   /** Removes an attempt's bell, and its folder too when `whole`. */
   remove(folder: string, whole: boolean): Promise<void>;
+}
+
+// --- Agents: what an agent's outputs say -----------------------------------------------------------------------------------
+
+/** Reads the outputs of agents as events of their provider, and keeps the transcript beside the raw log. */
+export interface Agents {
+  /** Reads what is new. Cheap when nothing is; begins anew after a restart. `folder` is the attempt's. */
+  read(folder: string, target: AgentTarget): Promise<AgentReading>;
+  /**
+   * Reads to the end and says what it means; forgets the folder. @param exit null when nobody knows, or a signal of ours ended it
+   * @param now the wall clock, for reset times that the provider states relatively
+   */
+  conclude(folder: string, target: AgentTarget, exit: number | null, now: Instant): Promise<AgentVerdict>;
+}
+
+// --- Worktrees ---------------------------------------------------------------------------------------------------------------
+
+export interface WorktreeOrder {
+  readonly runId: string;
+  /** What the branch is named after: the loop, or the kind of a run without one. */
+  readonly name: string;
+  /** The folder that the target names; the process will work at the same place within the tree. */
+  readonly cwd: string;
+  readonly mode: "auto" | "required";
+  /** Folder of the new tree; nothing but a leftover of our own making may be there. */
+  readonly path: string;
+}
+
+export interface MadeWorktree {
+  readonly repository: string;
+  readonly branch: string;
+  readonly base: string;
+  readonly baseNote: string;
+}
+
+/** What a worktree holds. */
+export interface WorktreeState {
+  /** `gone`: the folder is not there, or is no worktree any more. */
+  readonly there: "whole" | "gone";
+  /** Why it may not be removed, in words (`3 commits of its own`, `uncommitted changes`, `pid 12 works in it`); empty: it may. */
+  readonly holds: readonly string[];
+  readonly commits: number;
+  readonly diffStat: string | null;
+}
+
+/** Makes worktrees and removes those that hold nothing. Errors: AppError `workspace` with git's own words. */
+export interface Worktrees {
+  /** The folder for a run's worktree. Pure. */
+  place(order: Pick<WorktreeOrder, "runId" | "name" | "cwd">): string;
+  /** null: `auto`, and the folder is in no repository. Safe to repeat after a crash; concurrent makes on one repository are safe. */
+  make(order: WorktreeOrder): Promise<MadeWorktree | null>;
+  /** Where in it the process works. AppError `workspace` when it is not there or not what we made. */
+  enter(record: WorktreeRecord): Promise<string>;
+  look(record: WorktreeRecord): Promise<WorktreeState>;
+  /**
+   * Removes it when it holds nothing, or when a person said so with `discard`; a rescue ref is kept of what was discarded.
+   * Answers what it held.
+   */
+  remove(
+    record: WorktreeRecord,
+    discard: boolean,
+  ): Promise<{ readonly removed: boolean; readonly state: WorktreeState }>;
 }
 
 // --- Notifier ------------------------------------------------------------------------------------------------------------
@@ -235,6 +313,23 @@ export interface RunNowAnswer {
   readonly source: "ad_hoc" | "due_slot" | "retry_slot";
   readonly runId: string | null;
   readonly skipped: string | null;
+}
+
+export interface AccountDraft {
+  readonly provider: Provider;
+  readonly name: string;
+  readonly home: string | null;
+  readonly env: Readonly<Record<string, string>>;
+  readonly secrets: Readonly<Record<string, string>>;
+  /** Attempts at work under it at a time; null for any number. */
+  readonly cap: number | null;
+}
+
+export interface AccountView {
+  readonly account: AccountRecord;
+  readonly holds: readonly HoldRecord[];
+  readonly active: number;
+  readonly cap: number | null;
 }
 
 export type Guarded = "done" | "superseded" | "already_ended";
@@ -355,6 +450,10 @@ export interface Store {
       readonly mine: readonly Assignment[];
       readonly refused: readonly { readonly capKey: string; readonly refusal: Refusal }[];
       readonly more: boolean;
+      /** When the earliest hold ends that keeps something from starting; null when none does. */
+      readonly wakeAt?: Instant | null;
+      /** The store's clock: `wakeAt` is to be understood by it. */
+      readonly now?: Instant;
     }>;
     /** Why a ready step does not start, from the same snapshot by the same function; its place among those of its caps. */
     explain(input: {
@@ -375,7 +474,15 @@ export interface Store {
       readonly bootId: string;
       readonly folder: string;
       readonly awakeAt: number;
-    }): Promise<Guarded | "cancelled">;
+      /** The session that it goes on with, or begins under. */
+      readonly sessionId?: string | null;
+    }): Promise<Guarded | "cancelled" | "session_busy">;
+    /** The session that an agent began: kept as soon as it is seen, so that a later attempt can go on with it. */
+    session(input: {
+      readonly attemptId: string;
+      readonly token: number;
+      readonly sessionId: string;
+    }): Promise<Guarded>;
     /** starting -> running: the ticket is there. */
     run(input: {
       readonly attemptId: string;
@@ -416,6 +523,59 @@ export interface Store {
     endedAmong(input: {
       readonly attemptIds: readonly string[];
     }): Promise<readonly { readonly attemptId: string; readonly finishedAt: Instant }[]>;
+  };
+  readonly accounts: {
+    /** AppError conflict `name_taken`. */
+    add(input: AccountDraft): Promise<AccountRecord>;
+    get(input: { readonly accountId: string }): Promise<AccountView | null>;
+    list(input: Record<string, never>): Promise<readonly AccountView[]>;
+    /** Errors: AppError not_found `no_such_account`, here and below. */
+    enable(input: { readonly accountId: string; readonly enabled: boolean }): Promise<AccountRecord>;
+    /** Takes no new work until then (null: until it is released). What runs goes on. */
+    hold(input: {
+      readonly accountId: string;
+      readonly untilAt: Instant | null;
+      readonly reason: string;
+    }): Promise<AccountRecord>;
+    /** Ends every hold, forgets its limits, and wakes what waits for it. */
+    release(input: {
+      readonly accountId: string;
+    }): Promise<{ readonly account: AccountRecord; readonly woken: number }>;
+    /** AppError conflict `account_in_use` while a loop or a live run names it. */
+    remove(input: { readonly accountId: string }): Promise<void>;
+    /** Its model answered: throttle and quota are over. */
+    answered(input: { readonly accountId: string }): Promise<void>;
+  };
+  readonly prompts: {
+    /** Keeps bytes by their digest; twice is once. `content` is base64. */
+    put(input: { readonly digest: string; readonly content: string; readonly bytes: number }): Promise<void>;
+    get(input: { readonly digest: string }): Promise<{ readonly content: string } | null>;
+  };
+  readonly worktrees: {
+    /** The run's row, made in state `making` when there is none; before anything is on the disk. */
+    begin(input: {
+      readonly runId: string;
+      readonly hostId: string;
+      readonly cwd: string;
+      readonly path: string;
+    }): Promise<WorktreeRecord>;
+    /** `making` -> `made`, before a process works in it. null: there is none after all (`auto`); the row goes. */
+    made(input: { readonly runId: string; readonly made: MadeWorktree | null }): Promise<WorktreeRecord | null>;
+    /** What was found after its run ended, or when a person removed it. */
+    looked(input: {
+      readonly runId: string;
+      readonly state: "kept" | "removed";
+      readonly keptBecause: string | null;
+      readonly commits: number | null;
+      readonly diffStat: string | null;
+    }): Promise<WorktreeRecord | null>;
+    get(input: { readonly runId: string }): Promise<WorktreeRecord | null>;
+    /** Those that are there, newest first; of one host unless null. */
+    list(
+      input: PageRequest & { readonly hostId: string | null },
+    ): Promise<Page<WorktreeRecord & { readonly runStatus: RunStatus | null }>>;
+    /** Of ended runs of this host and not looked at since. */
+    toTidy(input: { readonly hostId: string; readonly limit: number }): Promise<readonly WorktreeRecord[]>;
   };
   readonly events: {
     /** Ascending by cursor; `after` null begins with the oldest that is kept, `"now"` behind the newest. */

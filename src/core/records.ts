@@ -4,7 +4,7 @@ import type { LoopStatus } from "./loop-states.ts";
 import type { Instant } from "./ports.ts";
 import type { AttemptStatus, EndedBy, FailureClass, RunStatus, StepStatus } from "./run.ts";
 import type { Schedule } from "./schedule.ts";
-import type { Target } from "./target.ts";
+import type { Provider, Target } from "./target.ts";
 
 export interface HostRecord {
   readonly id: string;
@@ -90,6 +90,8 @@ export interface RunRecord {
   readonly priority: number;
   readonly queuedAt: Instant;
   readonly hostPin: string | null;
+  /** Of an agent: the id of the account that it is to work under. */
+  readonly accountWish: string | null;
   readonly cancelRequestedAt: Instant | null;
   readonly cancelBy: string | null;
   readonly cancelReason: string | null;
@@ -135,6 +137,11 @@ export interface AttemptRecord {
   readonly hostId: string;
   readonly incarnation: number;
   readonly accountId: string | null;
+  readonly sessionRef: string | null;
+  /** JSON text of a `Usage`. */
+  readonly usageTotal: string | null;
+  /** JSON text of what else is known of an agent's end: reset time with its source, HTTP status, refused tools. */
+  readonly agentEnd: string | null;
   readonly leaseUntil: Instant;
   readonly pid: number | null;
   readonly pidStarted: string | null;
@@ -175,6 +182,62 @@ export interface RunTree {
   readonly run: RunRecord;
   readonly steps: readonly StepRecord[];
   readonly attempts: readonly AttemptRecord[];
+  /** Absent or null: it works in the target's own folder. */
+  readonly worktree?: WorktreeRecord | null;
+}
+
+/** Quota, throttle and auth are different states with different answers; `unknown` until something was seen. */
+export type AccountStatus = "ok" | "throttled" | "quota" | "auth" | "unknown";
+
+/** One login of a provider. Its id is `<provider>:<name>`. */
+export interface AccountRecord {
+  readonly id: string;
+  readonly provider: Provider;
+  readonly name: string;
+  /** Folder of its own configuration and login; null for the user's own. */
+  readonly home: string | null;
+  readonly enabled: boolean;
+  readonly status: AccountStatus;
+  /** Limits in a row without success between them: pauses double by it. */
+  readonly limitEnds: number;
+  /** Variables of each process under it, and where secret ones come from at each start. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly secrets: Readonly<Record<string, string>>;
+  readonly lastUsedAt: Instant | null;
+  readonly createdAt: Instant;
+}
+
+/** A time in which a subject takes no new work. `until` null: until a person releases it. */
+export interface HoldRecord {
+  readonly subjectKind: "account" | "provider";
+  readonly subjectId: string;
+  readonly untilAt: Instant | null;
+  readonly reason: string;
+  /** Who said so: `person`, or a failure class with the provider's words. */
+  readonly source: string;
+  readonly createdAt: Instant;
+}
+
+/** Where a run works, when that is a worktree of its own. The row is there before the folder. */
+export interface WorktreeRecord {
+  readonly runId: string;
+  readonly hostId: string;
+  /** The folder that the target names, and the worktree's own; `repository` is the main checkout's top folder. */
+  readonly cwd: string;
+  readonly path: string;
+  readonly repository: string | null;
+  readonly branch: string | null;
+  /** Commit that it was made from, and where that came from in words: `origin/main, fetched`, `local HEAD: no origin`. */
+  readonly base: string | null;
+  readonly baseNote: string | null;
+  /** `making`: no process has worked in it yet, so what is there is ours to clear. */
+  readonly state: "making" | "made" | "kept" | "removed";
+  /** Why it is kept, once its run has ended. */
+  readonly keptBecause: string | null;
+  readonly commits: number | null;
+  readonly diffStat: string | null;
+  readonly createdAt: Instant;
+  readonly finishedAt: Instant | null;
 }
 
 /** All that a host needs to start or to adopt an attempt. */
@@ -182,4 +245,13 @@ export interface Assignment {
   readonly attempt: AttemptRecord;
   readonly run: RunRecord;
   readonly stepKey: string;
+  /** Of an agent: its account; absent or null for commands, and for the user's own login that nobody changed. */
+  readonly account?: AccountRecord | null;
+  readonly worktree?: WorktreeRecord | null;
+  /** How the step's attempt before this one ended, and the session that it left. */
+  readonly before?: {
+    readonly sessionId: string | null;
+    readonly class: FailureClass | null;
+    readonly message: string | null;
+  } | null;
 }

@@ -1,4 +1,5 @@
 /** The state machine of runs, steps and attempts: tables as values, decisions as pure functions. Status words live here and in the store's SQL, nowhere else. */
+import type { AgentOutcome } from "./agent.ts";
 import { stableFraction } from "./chance.ts";
 import { ensure } from "./errors.ts";
 import type { Limits } from "./limits.ts";
@@ -175,6 +176,8 @@ export interface Outcome {
   /** Taken from the attempt's files; null when it did not start. */
   readonly startedAt: Instant | null;
   readonly endedAt: Instant | null;
+  /** Of an agent; absent or null for a command. */
+  readonly agent?: AgentOutcome | null;
 }
 
 /** What is known of a step when one of its attempts ends. */

@@ -23,6 +23,10 @@ export const expectation = text("an expectation").regex(
   "expect output, changes, commit, file:PATH or cmd:STRING",
 );
 
+/** Whether a run works in a worktree of its own: `auto` where the folder is in a repository, `required` or it fails. */
+export const worktreeModes = ["off", "auto", "required"] as const;
+export type WorktreeMode = (typeof worktreeModes)[number];
+
 const surroundings = {
   cwd: text("the working directory").min(1, "the working directory is empty"),
   env: z.record(environmentName, text("an environment value")).default({}),
@@ -39,17 +43,75 @@ export const commandTarget = z.strictObject({
   argv: z.tuple([text("the command").min(1, "the command is empty")], text("an argument")),
   /** Said so that people are shown the string that they wrote. */
   shell: z.boolean().default(false),
+  /** Absent is off. */
+  worktree: z.enum(worktreeModes).optional(),
   ...surroundings,
 });
 
-/** What to run. Agents and workflows join this union with their issues. */
-export const target = z.discriminatedUnion("kind", [commandTarget]);
+/** Agent command lines that have an adapter; `custom` is any other that reads a prompt and prints its result. */
+export const providers = ["claude", "codex", "custom"] as const;
+export type Provider = (typeof providers)[number];
+
+export const permissions = ["read-only", "workspace-write", "full"] as const;
+export type Permission = (typeof permissions)[number];
+
+/** A prompt is kept once in the store, by its digest; a target only names it. */
+export const promptRef = z.strictObject({
+  /** SHA-256 of its bytes, in hex. */
+  digest: z.string().regex(/^[0-9a-f]{64}$/, "a prompt is named by its digest"),
+  bytes: z.int().min(1, "the prompt is empty"),
+  /** Its first line, cut, for people. */
+  head: z.string().max(200),
+});
+export type PromptRef = z.infer<typeof promptRef>;
+
+/** A login's name within its provider; `default` is the user's own. */
+export const accountName = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9._-]{0,63}$/, "an account's name is up to 64 small letters, digits and . _ -");
+
+export const agentTarget = z.strictObject({
+  kind: z.literal("agent"),
+  provider: z.enum(providers),
+  /** Of `custom`: the program and its arguments; it reads the prompt on standard input and prints its result. */
+  command: z
+    .tuple([text("the agent's command").min(1, "the agent's command is empty")], text("an argument"))
+    .nullable()
+    .default(null),
+  prompt: promptRef,
+  model: text("the model").min(1, "the model is empty").nullable().default(null),
+  permission: z.enum(permissions).default("workspace-write"),
+  /** Why `full` is asked for. */
+  reason: text("the reason").nullable().default(null),
+  allowRoot: z.boolean().default(false),
+  /** Takes a version of the command line that was not tried. */
+  untested: z.boolean().default(false),
+  account: accountName.default("default"),
+  worktree: z.enum(worktreeModes).default("auto"),
+  ...surroundings,
+});
+
+/** What to run. Workflows join this union with their issue. */
+export const target = z.discriminatedUnion("kind", [commandTarget, agentTarget]);
 
 export type CommandTarget = z.infer<typeof commandTarget>;
+export type AgentTarget = z.infer<typeof agentTarget>;
 export type Target = z.infer<typeof target>;
 
-/** The command in one line, for people; never for a shell. */
+export const worktreeOf = (of: Target): WorktreeMode => of.worktree ?? "off";
+
+/** The id of the account that an agent works under: `claude:work`. */
+export const accountOf = (of: AgentTarget): string => `${of.provider}:${of.account}`;
+
+const shown = (words: readonly string[]): string =>
+  words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+
+/** What runs, in one line, for people; never for a shell. */
 export function describeTarget(of: Target): string {
+  if (of.kind === "agent") {
+    const who = of.command === null ? of.provider : shown(of.command);
+    return `${who}${of.account === "default" ? "" : ` (${accountOf(of)})`}: ${of.prompt.head}`;
+  }
   if (of.shell && of.argv[0] === "/bin/sh" && of.argv.length === 3) return of.argv[2] ?? "";
-  return of.argv.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+  return shown(of.argv);
 }

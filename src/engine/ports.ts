@@ -1,6 +1,6 @@
 /** What the engine is given: the world behind ports, and a few words from the composition root. */
 import type { Limits } from "../core/limits.ts";
-import type { Clock, Files, JoinHost, Notifier, Random, Spawner, Store } from "../core/ports.ts";
+import type { Agents, Clock, Files, JoinHost, Notifier, Random, Spawner, Store, Worktrees } from "../core/ports.ts";
 
 export type LogLevel = "debug" | "info" | "warn" | "error";
 /** One line of the daemon's log: an event's name and its facts. */
@@ -32,6 +32,8 @@ export interface EnginePorts {
   readonly spawner: Spawner;
   readonly files: Files;
   readonly notifier: Notifier;
+  readonly agents: Agents;
+  readonly worktrees: Worktrees;
   startHeartbeat(request: HeartbeatRequest): Heartbeat;
   /** The signed token that a run's processes carry, so that what they start knows its depth. */
   signToken(run: { readonly runId: string; readonly depth: number }): string;

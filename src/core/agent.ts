@@ -1,0 +1,68 @@
+/** What an agent says and how it ended, the same for every provider: what adapters read out of its events. */
+import type { Instant } from "./ports.ts";
+import type { FailureClass } from "./run.ts";
+
+/** Tokens and money that an attempt used, as far as its provider says. */
+export interface Usage {
+  /** Input that was not read from a cache. */
+  readonly inputTokens: number;
+  readonly cachedInputTokens: number;
+  readonly outputTokens: number;
+  /** null where the provider names no price. */
+  readonly costUsd: number | null;
+}
+
+/** One line of the transcript: the same words for every provider. Texts are scrubbed and cut; `cutBytes` is what was left out. */
+export type TranscriptEntry = { readonly at: Instant; readonly cutBytes?: number } & (
+  | { readonly kind: "session"; readonly sessionId: string; readonly model: string | null }
+  | { readonly kind: "text" | "thinking"; readonly text: string }
+  | { readonly kind: "tool_call"; readonly id: string; readonly tool: string; readonly input: string }
+  | { readonly kind: "tool_result"; readonly id: string; readonly ok: boolean; readonly text: string }
+  | { readonly kind: "usage"; readonly usage: Usage }
+  | { readonly kind: "limit"; readonly text: string; readonly resetAt: Instant | null }
+  /** `final` false: the provider tries again by itself, or only warns. */
+  | { readonly kind: "error"; readonly text: string; readonly final: boolean }
+  | { readonly kind: "result"; readonly ok: boolean; readonly text: string }
+  /** What is no event of the provider: plain lines, what we say about the stream itself. */
+  | { readonly kind: "note"; readonly text: string }
+);
+
+/** What is known of a live agent from what it has printed so far. */
+export interface AgentReading {
+  readonly sessionId: string | null;
+  /** Grows with each event that is work; notices of the provider's own retries are none. */
+  readonly progress: number;
+  /** The model has answered: the account works. */
+  readonly answered: boolean;
+  /** The closing event was seen; what is left is to exit. */
+  readonly closed: boolean;
+  /** The provider tries again by itself for this reason, since its last progress; null when it does not. */
+  readonly trouble: { readonly class: FailureClass; readonly message: string } | null;
+}
+
+/** What the events of an ended agent add up to, its exit status included. */
+export interface AgentVerdict {
+  /** Only with positive proof: the provider's closing event. */
+  readonly ok: boolean;
+  /** null exactly when `ok`. */
+  readonly class: FailureClass | null;
+  /** One line for people, in the provider's words where it had some; null when `ok`. */
+  readonly message: string | null;
+  /** What it said at last; null when nothing. */
+  readonly text: string | null;
+  readonly sessionId: string | null;
+  readonly usage: Usage | null;
+  /** When the limit that ended it is over, by what the provider said; checked for sense. */
+  readonly resetAt: Instant | null;
+  /** Where `resetAt` comes from and the words: `event resetsAt 1796000226`, `retry-after 997`. */
+  readonly resetSource: string | null;
+  readonly httpStatus: number | null;
+  /** Tools that were refused to it. */
+  readonly refusedTools: readonly string[];
+}
+
+/** What an attempt's outcome keeps of its agent. */
+export type AgentOutcome = Pick<
+  AgentVerdict,
+  "sessionId" | "usage" | "resetAt" | "resetSource" | "httpStatus" | "refusedTools"
+>;
