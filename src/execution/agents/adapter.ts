@@ -1,0 +1,126 @@
+/** What an adapter is: data and pure functions about the command line of one provider. */
+import type { AgentReading, AgentVerdict, TranscriptEntry } from "../../core/agent.ts";
+import type { Limits } from "../../core/limits.ts";
+import type { Instant } from "../../core/ports.ts";
+import type { AgentTarget, Permission, Provider } from "../../core/target.ts";
+
+/** A command line of a provider, all that we know about it. Everything here is data or pure; nothing looks at the machine. */
+export interface Adapter {
+  readonly provider: Provider;
+  /** Name of the program on PATH; null where the target names it. */
+  readonly program: string | null;
+  /** Variables with the provider's credentials and base addresses: only its default account inherits them. */
+  readonly keys: readonly string[];
+  /** Those of `keys` whose values are secrets. */
+  readonly secretKeys: readonly string[];
+  /** The variable that names an account's home; null: its accounts differ by variables only. */
+  readonly homeVariable: string | null;
+  /** Variables that turn updates and telemetry off and keep the provider's own retries short. Below the target's own. */
+  readonly off: Readonly<Record<string, string>>;
+  /** Versions that were tried: from `min`, up to but without `below`; null: any. */
+  readonly tested: { readonly min: string; readonly below: string } | null;
+  /** Arguments that make it print its version, with `versionOf` to read that. */
+  readonly versionArgs: readonly string[];
+  /** Arguments of the provider's own login, started in an account's home; null where there is none. */
+  readonly loginArgs: readonly string[] | null;
+  /** How the provider itself says whether it is logged in; null where it cannot. */
+  readonly probeLogin: LoginProbe | null;
+  readonly capabilities: Capabilities;
+  /** Whether two starts on one home must not come at the same moment. */
+  readonly serialStarts: boolean;
+  /** The command line of an attempt; the prompt goes on standard input. Errors: AppError `agent_refused`, `env_invalid`. */
+  build(order: Order): CommandLine;
+  /** A reader of one attempt's events. */
+  start(surroundings: Surroundings): Reader;
+}
+
+export interface Capabilities {
+  /** A later attempt can go on with a session by its id. */
+  readonly resume: boolean;
+  /** A session can be begun under an id of ours. */
+  readonly presetSession: boolean;
+  /** Permissions that it keeps by switches of its own. */
+  readonly permissions: readonly Permission[];
+  readonly promptBy: "stdin" | "argument";
+  readonly usage: boolean;
+  readonly cost: boolean;
+  readonly jsonEvents: boolean;
+  /** Several attempts may work in one home at a time. */
+  readonly concurrentHomes: boolean;
+}
+
+export interface LoginProbe {
+  readonly args: readonly string[];
+  /** Reads its answer; `detail` is a few words for people and holds no secret. */
+  read(exit: number | null, stdout: string, stderr: string): { readonly loggedIn: boolean; readonly detail: string };
+}
+
+/** What a command line is built from. */
+export interface Order {
+  readonly target: AgentTarget;
+  /** Where the program was found; the first word of the command line. Ignored by a provider whose target names it. */
+  readonly program: string;
+  /** A session to go on with, or an id to begin under; null: neither. */
+  readonly session: { readonly id: string; readonly resume: boolean } | null;
+  /** The variables that it will have: some providers take by argument what people set by variable. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** Whether the process will be root. */
+  readonly isRoot: boolean;
+}
+
+export interface CommandLine {
+  /** The program and its arguments. Holds no prompt and no secret. */
+  readonly argv: readonly [string, ...string[]];
+  /** Variables that this command line needs besides `off`; nothing overrides them. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** What a reader needs to know to understand times. */
+export interface Surroundings {
+  /** The zone in which the process writes local times. */
+  readonly zone: string;
+  readonly limits: Pick<Limits, "quotaLongestMs">;
+}
+
+/** How an attempt ended, for its reader. */
+export interface End {
+  /** null: nobody knows, or a signal of ours ended it. */
+  readonly exit: number | null;
+  /** The last lines of standard error. */
+  readonly stderrTail: string;
+  readonly now: Instant;
+}
+
+/** Understands one attempt's events, one after another. Does no I/O; equal lines give equal answers. */
+export interface Reader {
+  /** One line of standard output, whole or shortened, that is JSON. Never throws, whatever the event is. */
+  event(event: unknown, at: Instant): readonly TranscriptEntry[];
+  /** One line of standard output that is not JSON. */
+  plain(text: string, at: Instant): readonly TranscriptEntry[];
+  reading(): AgentReading;
+  finish(end: End): AgentVerdict;
+}
+
+/** The version in what a command line printed: its first three numbers with dots; null when there is none. */
+export function versionOf(printed: string): string | null {
+  return /\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?/.exec(printed)?.[0] ?? null;
+}
+
+/** Whether a version is one that was tried. A version before a release (`2.1.0-beta`) counts as that release. */
+export function isTested(adapter: Pick<Adapter, "tested">, version: string): boolean {
+  if (adapter.tested === null) return true;
+  return compare(version, adapter.tested.min) >= 0 && compare(version, adapter.tested.below) < 0;
+}
+
+const numbers = (version: string): readonly number[] =>
+  (version.split("-")[0] ?? "").split(".").map((part) => Number.parseInt(part, 10) || 0);
+
+function compare(a: string, b: string): number {
+  const left = numbers(a);
+  const right = numbers(b);
+  for (let i = 0; i < 3; i++) {
+    const difference = (left[i] ?? 0) - (right[i] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
