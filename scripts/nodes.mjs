@@ -7,7 +7,7 @@
  */
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, rmSync } from "node:fs";
-import { delimiter, join, resolve } from "node:path";
+import { basename, delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { npm, root } from "./install.mjs";
 import { closingLine, readReport } from "./parts.mjs";
@@ -46,7 +46,11 @@ function runUnder(version) {
   mkdirSync(copy, { recursive: true });
   for (const name of CHECKOUT) {
     rmSync(join(copy, name), { recursive: true, force: true });
-    if (existsSync(join(root, name))) cpSync(join(root, name), join(copy, name), { recursive: true });
+    if (!existsSync(join(root, name))) continue;
+    cpSync(join(root, name), join(copy, name), {
+      recursive: true,
+      filter: (from) => basename(from) !== "node_modules",
+    });
   }
   const report = join(copy, "report.json");
   rmSync(report, { force: true });

@@ -1,8 +1,9 @@
 // @ts-check
 /**
- * `npm test`: installs what it needs, PostgreSQL included, and runs every check and every test but the soaks. The last
- * line is `N passed, N failed`, `, N skipped` after it when there are any; each static part counts as one.
+ * `npm test`: installs what it needs, PostgreSQL and the agents' command lines included, and runs every check and every
+ * test but the soaks. The last line is `N passed, N failed`, `, N skipped` after it when there are any; each static part counts as one.
  */
+import { installAgents } from "./agents.mjs";
 import { installPackages, installPostgres } from "./install.mjs";
 import { runOnOtherNodes } from "./nodes.mjs";
 import { closingLine, runPart, runTests, staticParts } from "./parts.mjs";
@@ -29,6 +30,14 @@ if (postgres === undefined) {
     else count.failed += 1;
   }
   process.env["DROVER_TEST_POSTGRES_BIN"] = postgres;
+  // With this the tests of real command lines fail where they would be skipped.
+  process.env["DROVER_TEST_AGENTS"] = "required";
+  try {
+    installAgents();
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : error);
+    count.failed += 1;
+  }
   for (const tests of [runTests("tests", []), runOnOtherNodes()]) {
     count.passed += tests.passed;
     count.failed += tests.failed;
