@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * `npm run quickstart`: installs, builds, starts a daemon on a temporary home of its own, adds two loops of commands that
- * work on this very repository, shows their slots and logs, and stops everything. Ends with 0 only if all of it succeeded
+ * work on this very repository, and one with an agent where one is installed and logged in, shows their slots and logs, and stops everything. Ends with 0 only if all of it succeeded
  * and nothing is left.
  */
 import { spawnSync } from "node:child_process";
@@ -56,6 +56,43 @@ function processesOf(home) {
 }
 
 const pause = () => new Promise((done) => setTimeout(done, LOOK_MS));
+
+/** How long an agent may take to say one sentence. */
+const AGENT_PATIENCE_MS = 240_000;
+
+/** One loop with an agent that is installed and logged in, on this repository and only reading; else why there is none. @param {string} home */
+async function showAgent(home) {
+  step("A loop that asks an agent");
+  /** @type {{ provider: string, path: string | null, loggedIn: boolean | null, detail: string | null }[]} */
+  const agents = JSON.parse(drover(home, ["agent", "ls", "--json"], false)).items;
+  const able = agents.find((agent) => agent.provider !== "custom" && agent.path !== null && agent.loggedIn === true);
+  if (able === undefined) {
+    for (const { provider, path, detail } of agents)
+      if (provider !== "custom")
+        console.log(`left out: ${provider} ${path === null ? "is not installed" : (detail ?? "is not logged in")}`);
+    return;
+  }
+  const prompt = "Say in one sentence what this repository is.";
+  const target = ["--agent", able.provider, "--permission", "read-only", "--worktree", "off", "--prompt", prompt];
+  drover(home, ["loop", "add", "ask", "--at", "+0s", "--timeout", "3m", ...target], true);
+  const deadline = performance.now() + AGENT_PATIENCE_MS;
+  for (;;) {
+    /** @type {{ outcome: string | null, runId: string | null }[]} */
+    const slots = JSON.parse(drover(home, ["loop", "slots", "ask", "--json"], false)).items;
+    const [slot] = slots;
+    if (slot?.runId && slot.outcome !== null) {
+      drover(home, ["logs", "--transcript", slot.runId], true);
+      if (slot.outcome !== "succeeded") drover(home, ["why", slot.runId], true);
+      return;
+    }
+    if (performance.now() > deadline) {
+      // A limit or a provider that is away is no fault of this installation: it is said, and the run is cancelled.
+      if (slot?.runId) drover(home, ["why", slot.runId], true);
+      return;
+    }
+    await pause();
+  }
+}
 
 /** What is shown. @param {string} home */
 async function show(home) {
@@ -113,6 +150,8 @@ async function show(home) {
 
   step("Why one of them ran");
   drover(home, ["why", succeeded("newest-commit")[0]?.runId ?? ""], true);
+
+  await showAgent(home);
 }
 
 async function main() {
