@@ -1,5 +1,6 @@
 /** Who may start now. The admission pass, `why` and the simulator call the same function. */
 import type { Instant } from "./ports.ts";
+import type { AccountStatus } from "./records.ts";
 
 export interface HostView {
   readonly id: string;
@@ -16,6 +17,18 @@ export interface CapSet {
   readonly hostPin: string | null;
 }
 
+export interface AccountState {
+  readonly enabled: boolean;
+  readonly status: AccountStatus;
+}
+
+export interface Hold {
+  /** As the resource is called: `account:claude:work`, `provider:claude`. */
+  readonly subject: string;
+  readonly untilAt: Instant | null;
+  readonly reason: string;
+}
+
 /** A ready step at the head of its cap set. */
 export interface Head {
   readonly stepId: string;
@@ -29,6 +42,9 @@ export interface AdmissionView {
   readonly limits: ReadonlyMap<string, number>;
   readonly used: ReadonlyMap<string, number>;
   readonly sets: readonly CapSet[];
+  /** Accounts that have a row, and holds that are on. Absent: none. */
+  readonly accounts?: ReadonlyMap<string, AccountState>;
+  readonly holds?: readonly Hold[];
   readonly heads: readonly Head[];
 }
 
@@ -60,18 +76,50 @@ export interface Admission {
 /** Why no step of this set could start whoever stood at its head; null when one can. */
 export function refusalOf(
   set: CapSet,
-  view: Pick<AdmissionView, "hosts" | "limits">,
+  view: Pick<AdmissionView, "hosts" | "limits" | "accounts" | "holds">,
   used: ReadonlyMap<string, number>,
   now: Instant,
 ): Refusal | null {
   const host = hostFor(set, view.hosts, now);
   if ("code" in host) return host;
   for (const resource of set.resources) {
-    const limit = view.limits.get(resource);
+    const refusal = ofAccount(resource, view, used) ?? heldBack(resource, view.holds);
+    if (refusal !== null) return refusal;
+    // Who writes in a folder that is not his own has it alone, unless a limit says otherwise.
+    const limit = view.limits.get(resource) ?? (resource.startsWith("folder:") ? 1 : undefined);
     const taken = used.get(resource) ?? 0;
     if (limit !== undefined && taken >= limit) return { code: "cap", resource, used: taken, limit };
   }
   return null;
+}
+
+const ACCOUNT = "account:";
+
+/** Why nothing may start under an account that it names; null when something may, or it names none. */
+function ofAccount(
+  resource: string,
+  { accounts, holds }: Pick<AdmissionView, "accounts" | "holds">,
+  used: ReadonlyMap<string, number>,
+): Refusal | null {
+  if (!resource.startsWith(ACCOUNT)) return null;
+  const accountId = resource.slice(ACCOUNT.length);
+  const account = accounts?.get(accountId);
+  // The user's own login is there without a row.
+  if (account === undefined) return accountId.endsWith(":default") ? null : { code: "account_missing", accountId };
+  if (!account.enabled) return { code: "account_disabled", accountId };
+  const { status } = account;
+  if ((status === "throttled" || status === "quota") && (used.get(resource) ?? 0) > 0)
+    return heldBack(resource, holds) ?? { code: "probing", accountId, status };
+  return null;
+}
+
+/** The hold that lasts longest. */
+function heldBack(subject: string, holds: readonly Hold[] | undefined): Refusal | null {
+  const end = (hold: Hold) => hold.untilAt ?? Number.POSITIVE_INFINITY;
+  let longest: Hold | null = null;
+  for (const hold of holds ?? [])
+    if (hold.subject === subject && (longest === null || end(hold) > end(longest))) longest = hold;
+  return longest === null ? null : { code: "held", ...longest };
 }
 
 function hostFor(set: CapSet, hosts: readonly HostView[], now: Instant): HostView | Refusal {

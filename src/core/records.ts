@@ -169,7 +169,7 @@ export interface AttemptRecord {
 export interface EventRecord {
   /** Opaque; orders the feed. */
   readonly cursor: string;
-  readonly subjectKind: "run" | "loop" | "host";
+  readonly subjectKind: "run" | "loop" | "host" | "account";
   readonly subjectId: string;
   readonly number: number;
   readonly type: string;

@@ -2,6 +2,7 @@
 import type { AgentOutcome } from "./agent.ts";
 import { stableFraction } from "./chance.ts";
 import { ensure } from "./errors.ts";
+import { pauseMs } from "./limit-end.ts";
 import type { Limits } from "./limits.ts";
 import type { RunPolicy } from "./loop.ts";
 import type { Instant } from "./ports.ts";
@@ -188,6 +189,8 @@ export interface StepView {
   /** Ends in a row that used up no try because nothing had started. */
   readonly idleEnds: number;
   readonly attemptNumber: number;
+  /** When the hold that this end put on its account is over, null when a person has to end it; absent: no hold. */
+  readonly heldUntil?: Instant | null | undefined;
   /** A person or an overlap asked for the end of the run. */
   readonly cancelRequested: { readonly reason: string; readonly superseded: boolean } | null;
 }
@@ -198,8 +201,9 @@ export interface AttemptEnd {
     | { readonly event: "return"; readonly triesCounted: number; readonly idleEnds: number }
     | {
         readonly event: "wait";
-        readonly reason: "retry" | "disk";
-        readonly wakeAt: Instant;
+        readonly reason: "retry" | "disk" | "limit" | "account" | "capacity";
+        /** null: a person's release of the account wakes it. */
+        readonly wakeAt: Instant | null;
         readonly triesCounted: number;
         readonly idleEnds: number;
       }
@@ -238,8 +242,20 @@ export function endAttempt(
   const cancelled = view.cancelRequested;
   const cancelReason = cancelled?.superseded ? "superseded" : (cancelled?.reason ?? "cancelled");
 
-  const retryAt = (tries: number) =>
-    now + backoffMs(policy.backoffMs, tries, limits.backoffCapMs, `${view.stepId}:${view.attemptNumber}`);
+  const key = `${view.stepId}:${view.attemptNumber}`;
+  const retryAt = (tries: number) => now + backoffMs(policy.backoffMs, tries, limits.backoffCapMs, key);
+  /** Another try after a pause that doubles with each end in a row that used up none. */
+  const waitUncounted = (why: FailureClass, tries: number, idle: number): AttemptEnd["step"] => {
+    const common = { event: "wait", triesCounted: tries, idleEnds: idle } as const;
+    if (view.heldUntil !== undefined)
+      return { ...common, reason: view.heldUntil === null ? "account" : "limit", wakeAt: view.heldUntil };
+    if (why === "overloaded") {
+      const wakeAt = now + pauseMs(limits.throttleBackoffMs, idle, limits.throttleBackoffCapMs, key);
+      return { ...common, reason: "capacity", wakeAt };
+    }
+    const wakeAt = now + backoffMs(limits.uncountedBackoffMs, idle, limits.uncountedBackoffCapMs, key);
+    return { ...common, reason: why === "storage" ? "disk" : "retry", wakeAt };
+  };
 
   switch (outcome.kind) {
     case "succeeded":
@@ -282,18 +298,7 @@ export function endAttempt(
       const idle = idleEnds + 1;
       if (why !== "storage" && idle >= limits.crashLoopEnds)
         return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted, idleEnds: idle } };
-      const wakeAt =
-        now +
-        backoffMs(
-          limits.uncountedBackoffMs,
-          idle,
-          limits.uncountedBackoffCapMs,
-          `${view.stepId}:${view.attemptNumber}`,
-        );
-      return {
-        attempt,
-        step: { event: "wait", reason: why === "storage" ? "disk" : "retry", wakeAt, triesCounted, idleEnds: idle },
-      };
+      return { attempt, step: waitUncounted(why, triesCounted, idle) };
     }
 
     case "lost": {
@@ -339,24 +344,7 @@ export function endAttempt(
       const idle = idleEnds + 1;
       if (why === "spawn" && idle >= limits.crashLoopEnds)
         return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted: tries, idleEnds: idle } };
-      const wakeAt =
-        now +
-        backoffMs(
-          limits.uncountedBackoffMs,
-          idle,
-          limits.uncountedBackoffCapMs,
-          `${view.stepId}:${view.attemptNumber}`,
-        );
-      return {
-        attempt,
-        step: {
-          event: "wait",
-          reason: why === "storage" ? "disk" : "retry",
-          wakeAt,
-          triesCounted: tries,
-          idleEnds: idle,
-        },
-      };
+      return { attempt, step: waitUncounted(why, tries, idle) };
     }
   }
 }

@@ -5,16 +5,17 @@ import {
   type AdmissionView,
   type CapSet,
   type Head,
+  type Hold,
   type HostView,
   type Refusal,
 } from "../core/admission.ts";
 import type { Limits } from "../core/limits.ts";
-import type { Assignment } from "../core/records.ts";
+import type { AccountStatus, Assignment } from "../core/records.ts";
 import { assignmentsOf } from "./attempts.ts";
 import { journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, runAll, type Steps } from "./operation.ts";
 import { toRun, type Row } from "./rows.ts";
-import { advisoryLock, forUpdate, jsonList, sql, type Sql } from "./sql.ts";
+import { advisoryLock, forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
 
 /** The lock of the pass on PostgreSQL. Whoever adds a claim holds it; SQLite's writer is alone. */
 const PASS = 1;
@@ -29,12 +30,15 @@ const readySets = sql`with recursive keys(key) as (
     select (select min(s.cap_key) from steps s where s.status = 'ready' and s.cap_key > keys.key) from keys where keys.key is not null)
   select c.key as key, c.resources as resources, c.host_pin as host_pin from keys join cap_sets c on c.key = keys.key`;
 
-const snapshotQueries: [Sql, Sql, Sql, Sql, Sql] = [
+const snapshotQueries: [Sql, Sql, Sql, Sql, Sql, Sql, Sql] = [
   readInstant,
   sql`select id, status, lease_until, incarnation from hosts order by id`,
   sql`select key, limit_value from resources order by key`,
   sql`select resource_key, count(*) as used from claims group by resource_key`,
   readySets,
+  sql`select id, enabled, status from accounts order by id`,
+  sql`select subject_kind, subject_id, until_at, reason from holds
+      where cleared_at is null and (until_at is null or until_at > ${storeNow}) order by subject_kind, subject_id, source`,
 ];
 
 type View = Omit<AdmissionView, "heads"> & {
@@ -44,7 +48,9 @@ type View = Omit<AdmissionView, "heads"> & {
 
 /** `asking` is the host whose daemon asks: that it asks is the proof that it lives, also where a host at rest renews nothing. */
 function* snapshot(asking: { hostId: string; limits: Limits } | null): Steps<View> {
-  const [clock, hosts, limits, used, sets] = yield* many<[{ now: number }, Row, Row, Row, Row]>(...snapshotQueries);
+  const [clock, hosts, limits, used, sets, accounts, holds] = yield* many<
+    [{ now: number }, Row, Row, Row, Row, Row, Row]
+  >(...snapshotQueries);
   const now = clock[0]?.now ?? 0;
   const alive = (row: Row) => (row["id"] === asking?.hostId ? now + (asking?.limits.leaseMs ?? 0) : 0);
   return {
@@ -57,6 +63,19 @@ function* snapshot(asking: { hostId: string; limits: Limits } | null): Steps<Vie
       }),
     ),
     incarnationOf: new Map(hosts.map((row) => [row["id"] as string, row["incarnation"] as number])),
+    accounts: new Map(
+      accounts.map((row) => [
+        row["id"] as string,
+        { enabled: row["enabled"] !== 0, status: row["status"] as AccountStatus },
+      ]),
+    ),
+    holds: holds.map(
+      (row): Hold => ({
+        subject: `${row["subject_kind"]}:${row["subject_id"]}`,
+        untilAt: row["until_at"] as number | null,
+        reason: row["reason"] as string,
+      }),
+    ),
     limits: new Map(limits.map((row) => [row["key"] as string, row["limit_value"] as number])),
     used: new Map(used.map((row) => [row["resource_key"] as string, Number(row["used"])])),
     sets: sets.map(
@@ -81,6 +100,9 @@ interface Pass {
   readonly mine: readonly Assignment[];
   readonly refused: readonly { readonly capKey: string; readonly refusal: Refusal }[];
   readonly more: boolean;
+  /** When the earliest hold ends that refused something; null when none did, or only a person ends it. */
+  readonly wakeAt: number | null;
+  readonly now: number;
 }
 
 export const admissionPass = operation(
@@ -95,7 +117,11 @@ export const admissionPass = operation(
       if (refusal === null) open.push(set);
       else refused.push({ capKey: set.key, refusal });
     }
-    if (open.length === 0) return { granted: 0, mine: [], refused, more: false };
+    const ends = refused.flatMap(({ refusal }) =>
+      refusal.code === "held" && refusal.untilAt !== null ? [refusal.untilAt] : [],
+    );
+    const clock = { wakeAt: ends.length === 0 ? null : Math.min(...ends), now: view.now };
+    if (open.length === 0) return { granted: 0, mine: [], refused, more: false, ...clock };
     // The best sets by their heads, then the first rows of each: never the length of the queue.
     const tops = open.length <= SETS ? open : yield* bestSets(open);
     const perSet = Math.max(HEADS, Math.ceil(input.limits.passGrants / tops.length));
@@ -108,7 +134,7 @@ export const admissionPass = operation(
     const heads = lists.flatMap((rows) => rows.map(toHead));
     const decision = admit({ ...view, sets: tops, heads }, view.now, input.limits.passGrants);
     const truncated = lists.some((rows) => rows.length === perSet);
-    if (decision.grants.length === 0) return { granted: 0, mine: [], refused, more: false };
+    if (decision.grants.length === 0) return { granted: 0, mine: [], refused, more: false, ...clock };
 
     // Lock order: runs, then steps; a step that a cancel took in between is left out.
     const runs = yield* all<Row>(
@@ -134,8 +160,8 @@ export const admissionPass = operation(
       writes.push(
         sql`update steps set status = 'running', reason = null, token = ${token}, attempts_made = ${number}, started_at = coalesce(started_at, ${view.now})
           where id = ${grant.stepId} and status = 'ready' and token = ${step["token"] as number}`,
-        sql`insert into attempts (id, step_id, run_id, number, purpose, token, status, host_id, incarnation, lease_until, created_at)
-          values (${id}, ${grant.stepId}, ${grant.runId}, ${number}, 'try', ${token}, 'reserved', ${grant.hostId},
+        sql`insert into attempts (id, step_id, run_id, number, purpose, token, status, account_id, host_id, incarnation, lease_until, created_at)
+          values (${id}, ${grant.stepId}, ${grant.runId}, ${number}, 'try', ${token}, 'reserved', ${run.accountWish}, ${grant.hostId},
             ${view.incarnationOf.get(grant.hostId) ?? 0}, ${view.now + input.limits.leaseMs}, ${view.now})`,
         ...grant.resources.map(
           (key) => sql`insert into claims (attempt_id, resource_key, created_at) values (${id}, ${key}, ${view.now})`,
@@ -145,7 +171,7 @@ export const admissionPass = operation(
         ...log.writes(),
       );
     }
-    if (made.length === 0) return { granted: 0, mine: [], refused, more: truncated };
+    if (made.length === 0) return { granted: 0, mine: [], refused, more: truncated, ...clock };
     yield* runAll(
       ...writes,
       sql`update hosts set lease_until = ${view.now + input.limits.leaseMs}, last_seen_at = ${view.now}
@@ -160,6 +186,7 @@ export const admissionPass = operation(
       mine,
       refused,
       more: truncated || decision.grants.length >= input.limits.passGrants,
+      ...clock,
     };
   },
 );

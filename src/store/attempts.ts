@@ -4,10 +4,22 @@ import type { Limits } from "../core/limits.ts";
 import type { Guarded } from "../core/ports.ts";
 import type { Assignment, AttemptRecord } from "../core/records.ts";
 import { attemptTable, endAttempt, next, runStatusOf, stepTable } from "../core/run.ts";
-import type { AttemptEvent, EndedBy, Outcome, RunStatus, StepStatus } from "../core/run.ts";
+import { worktreeOf } from "../core/target.ts";
+import type { AttemptEvent, EndedBy, FailureClass, Outcome, RunStatus, StepStatus } from "../core/run.ts";
 import { journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, type Steps } from "./operation.ts";
-import { toAttempt, toRun, toStep, type AttemptRow, type Row, type RunRow, type StepRow } from "./rows.ts";
+import { endUnder } from "./accounts.ts";
+import {
+  toAccount,
+  toAttempt,
+  toRun,
+  toStep,
+  toWorktree,
+  type AttemptRow,
+  type Row,
+  type RunRow,
+  type StepRow,
+} from "./rows.ts";
 import { deskFor, digestOf, endOf, endRun, type Desk } from "./runs.ts";
 import { forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
 
@@ -16,16 +28,60 @@ export function* assignmentsOf(attempts: readonly Row[]): Steps<Assignment[]> {
   if (attempts.length === 0) return [];
   const [runs, steps] = yield* many<[Row, Row]>(
     sql`select * from runs where id in (${jsonList(attempts.map((row) => row["run_id"] as string))})`,
-    sql`select id, key from steps where id in (${jsonList(attempts.map((row) => row["step_id"] as string))})`,
+    sql`select id, key, session_ref from steps where id in (${jsonList(attempts.map((row) => row["step_id"] as string))})`,
   );
   const runOf = new Map(runs.map((row) => [row["id"], toRun(row)]));
-  const keyOf = new Map(steps.map((row) => [row["id"], row["key"] as string]));
+  const stepOf = new Map(steps.map((row) => [row["id"], row]));
+  const more = yield* surroundingsOf(attempts, [...runOf.values()]);
   return attempts.flatMap((row) => {
     const run = runOf.get(row["run_id"] as string);
-    return run === undefined
-      ? []
-      : [{ attempt: toAttempt(row), run, stepKey: keyOf.get(row["step_id"] as string) ?? "main" }];
+    const step = stepOf.get(row["step_id"] as string);
+    if (run === undefined) return [];
+    return [
+      {
+        attempt: toAttempt(row),
+        run,
+        stepKey: (step?.["key"] as string | undefined) ?? "main",
+        ...more(row, (step?.["session_ref"] as string | null | undefined) ?? null),
+      },
+    ];
   });
+}
+
+type Surroundings = Pick<Assignment, "account" | "worktree" | "before">;
+
+/** What agents and runs in worktrees need besides; asks nothing where there are none. */
+function* surroundingsOf(
+  attempts: readonly Row[],
+  runs: readonly RunRow[],
+): Steps<(attempt: Row, sessionId: string | null) => Surroundings> {
+  const agents = attempts.filter((row) => row["account_id"] !== null);
+  const trees = runs.filter((run) => worktreeOf(run.target) !== "off");
+  if (agents.length === 0 && trees.length === 0) return () => ({});
+  const [accounts, worktrees, earlier] = yield* many<[Row, Row, Row]>(
+    sql`select * from accounts where id in (${jsonList(agents.map((row) => row["account_id"] as string))})`,
+    sql`select * from worktrees where run_id in (${jsonList(trees.map((run) => run.id))})`,
+    sql`select step_id, number, class, message from attempts where run_id in (${jsonList(agents.map((row) => row["run_id"] as string))})
+        and finished_at is not null order by step_id, number`,
+  );
+  const accountOf = new Map(accounts.map((row) => [row["id"], toAccount(row)]));
+  const treeOf = new Map(worktrees.map((row) => [row["run_id"], toWorktree(row)]));
+  const lastOf = new Map(earlier.map((row) => [row["step_id"], row]));
+  return (attempt, sessionId) => {
+    const last = lastOf.get(attempt["step_id"] as string);
+    return {
+      account: accountOf.get(attempt["account_id"] as string) ?? null,
+      worktree: treeOf.get(attempt["run_id"] as string) ?? null,
+      before:
+        last === undefined
+          ? null
+          : {
+              sessionId,
+              class: last["class"] as FailureClass | null,
+              message: last["message"] as string | null,
+            },
+    };
+  };
 }
 
 export const ofHost = read("attempts.ofHost", function* (input: { hostId: string }): Steps<Assignment[]> {
@@ -79,11 +135,59 @@ interface StartAttempt {
   readonly bootId: string;
   readonly folder: string;
   readonly awakeAt: number;
+  readonly sessionId?: string | null;
 }
+
+/**
+ * Binds a session to the attempt and its step: one live attempt for each (provider, account, session). null: another one
+ * that has not ended has it.
+ */
+function* bindSession(of: Held, sessionId: string): Steps<Sql[] | null> {
+  const { accountId } = of.attempt;
+  if (accountId === null) return [];
+  const [provider = ""] = accountId.split(":");
+  const key = sql`provider = ${provider} and account_id = ${accountId} and session_id = ${sessionId}`;
+  yield* all(
+    sql`insert into sessions (provider, account_id, session_id, owner_step_id, live_attempt_id, created_at)
+        values (${provider}, ${accountId}, ${sessionId}, ${of.step.id}, ${of.attempt.id}, ${of.now})
+        on conflict (provider, account_id, session_id) do nothing`,
+  );
+  const session = yield* one<Row>(sql`select live_attempt_id from sessions where ${key} ${forUpdate}`);
+  const holder = (session?.["live_attempt_id"] as string | null | undefined) ?? null;
+  if (holder !== null && holder !== of.attempt.id) {
+    const live = yield* one<Row>(sql`select id from attempts where id = ${holder} and finished_at is null`);
+    if (live !== undefined) return null;
+  }
+  return [
+    sql`update sessions set owner_step_id = ${of.step.id}, live_attempt_id = ${of.attempt.id} where ${key}`,
+    sql`update attempts set session_ref = ${sessionId} where id = ${of.attempt.id} and token = ${of.attempt.token} and finished_at is null`,
+    sql`update steps set session_ref = ${sessionId} where id = ${of.step.id} and token = ${of.step.token}`,
+  ];
+}
+
+export const sessionOfAttempt = operation(
+  "attempts.session",
+  function* (input: { attemptId: string; token: number; sessionId: string }): Steps<Guarded> {
+    const of = yield* held(input.attemptId);
+    if (of === null) return "superseded";
+    if (of.step.token !== input.token || of.attempt.token !== input.token)
+      return yield* refuse(of, "superseded", "session", input.token);
+    if (of.attempt.finishedAt !== null) return "already_ended";
+    if (of.attempt.sessionRef === input.sessionId) return "done";
+    const writes = yield* bindSession(of, input.sessionId);
+    // Another live attempt has it: the provider gave one id twice. The first keeps it.
+    if (writes === null) return "superseded";
+    const log = journal("run", of.run.id, of.run.eventNumber, of.now);
+    log.add("attempt.session", { attempt: input.attemptId, session: input.sessionId }, input.token);
+    yield* finish(...writes, ...log.writes());
+    return "done";
+  },
+  { wakes: false },
+);
 
 export const startAttempt = operation(
   "attempts.start",
-  function* (input: StartAttempt): Steps<Guarded | "cancelled"> {
+  function* (input: StartAttempt): Steps<Guarded | "cancelled" | "session_busy"> {
     const of = yield* held(input.attemptId);
     if (of === null) return "superseded";
     // Asked again after an answer that was lost: the same start is the same answer.
@@ -92,11 +196,14 @@ export const startAttempt = operation(
     const refused = guard(of, input.token, "start");
     if (refused !== null) return yield* refuse(of, refused, "start", input.token);
     if (of.run.cancelRequestedAt !== null) return "cancelled";
+    const bound = input.sessionId ? yield* bindSession(of, input.sessionId) : [];
+    if (bound === null) return "session_busy";
     const log = journal("run", of.run.id, of.run.eventNumber, of.now);
     log.add("attempt.starting", { attempt: input.attemptId, number: of.attempt.number }, input.token);
     const [changed] = yield* finish(
       sql`update attempts set status = 'starting', boot_id = ${input.bootId}, folder = ${input.folder}, awake_at = ${input.awakeAt}
           where id = ${input.attemptId} and token = ${input.token} and status = 'reserved' and finished_at is null`,
+      ...bound,
       ...log.writes(),
     );
     ensure(changed === 1, "a reserved attempt under its lock can start");
@@ -193,6 +300,17 @@ export interface Settled {
   readonly run: RunStatus | null;
 }
 
+const none = { untilAt: undefined, writes: [] } as const;
+const jsonOf = (value: unknown): string | null =>
+  value === null || value === undefined ? null : JSON.stringify(value);
+
+/** What is known of an agent's end besides its session and usage, which have columns of their own. */
+function agentEndOf({ agent }: Outcome): string | null {
+  if (agent === null || agent === undefined) return null;
+  const { resetAt, resetSource, httpStatus, refusedTools } = agent;
+  return JSON.stringify({ resetAt, resetSource, httpStatus, refusedTools });
+}
+
 /** Ends one attempt on a desk, and what follows from it: its step, its run, and what `endRun` moves. */
 function endOn(
   desk: Desk,
@@ -202,6 +320,7 @@ function endOn(
   token: number,
   outcome: Outcome,
   limits: Limits,
+  under: { readonly untilAt: number | null | undefined; readonly writes: readonly Sql[] } = none,
 ): Settled {
   const { now, run, log, writes } = desk;
   const end = endAttempt(
@@ -215,6 +334,7 @@ function endOn(
         run.cancelRequestedAt === null
           ? null
           : { reason: run.cancelReason ?? "cancelled", superseded: run.cancelSuperseded },
+      heldUntil: under.untilAt,
     },
     outcome,
     run.policy,
@@ -240,9 +360,16 @@ function endOn(
     sql`update attempts set status = ${attemptStatus}, class = ${end.attempt.class}, counted = ${end.attempt.counted ? 1 : 0},
           exit_status = ${outcome.exitStatus}, signal = ${outcome.signal}, message = ${outcome.message}, tail = ${outcome.tail},
           stdout_bytes = ${outcome.stdoutBytes}, stderr_bytes = ${outcome.stderrBytes}, ended_by = ${outcome.endedBy}, reaped = ${outcome.reaped},
-          proof = ${outcome.proof}, started_at = coalesce(started_at, ${outcome.startedAt}), token = ${token}, finished_at = ${endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now)}
+          proof = ${outcome.proof}, usage_total = ${jsonOf(outcome.agent?.usage)}, agent_end = ${agentEndOf(outcome)},
+          started_at = coalesce(started_at, ${outcome.startedAt}), token = ${token}, finished_at = ${endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now)}
         where id = ${attempt.id} and token <= ${token} and finished_at is null`,
     sql`delete from claims where attempt_id = ${attempt.id}`,
+    ...(attempt.sessionRef === null
+      ? []
+      : [
+          sql`update sessions set live_attempt_id = null where account_id = ${attempt.accountId} and session_id = ${attempt.sessionRef} and live_attempt_id = ${attempt.id}`,
+        ]),
+    ...under.writes,
   );
   const settles = end.step.event !== "return" && end.step.event !== "wait";
   const wakeAt = end.step.event === "wait" ? end.step.wakeAt : null;
@@ -314,7 +441,11 @@ export const settleAttempt = operation(
       yield* finish(...at.desk.log.writes());
       return { answer: late ? "already_ended" : "superseded", step: step.status, run: at.desk.run.status };
     }
-    const answer = endOn(at.desk, attempt, at.steps, step, token, outcome, limits);
+    const under =
+      attempt.accountId === null
+        ? none
+        : yield* endUnder(attempt.accountId, outcome, `${step.id}:${attempt.number}`, limits, at.desk.now);
+    const answer = endOn(at.desk, attempt, at.steps, step, token, outcome, limits, under);
     const [changed] = yield* finish(...at.desk.writes, receipt(step.id, token, digest, answer, at.desk.now));
     ensure(changed === 1, "a live attempt under its lock can end");
     return answer;

@@ -3,7 +3,7 @@ import { sql } from "./sql.ts";
 import type { Sql } from "./sql.ts";
 
 /** The tables that number the events of their rows. */
-const tables = { run: sql`runs`, loop: sql`loops`, host: sql`hosts` };
+const tables = { run: sql`runs`, loop: sql`loops`, host: sql`hosts`, account: sql`accounts` };
 
 export interface Journal {
   add(type: string, data?: Readonly<Record<string, unknown>>, token?: number): void;

@@ -1,5 +1,15 @@
 /** The one door to the data, on one page: every operation of the store by noun and verb. */
 import type { Store } from "../core/ports.ts";
+import {
+  accountAnswered,
+  addAccount,
+  enableAccount,
+  getAccount,
+  holdAccount,
+  listAccounts,
+  releaseAccount,
+  removeAccount,
+} from "./accounts.ts";
 import { admissionPass, explainAdmission, setLimit, usage } from "./admission.ts";
 import {
   adoptAttempt,
@@ -8,6 +18,7 @@ import {
   endingAttempt,
   ofHost,
   runAttempt,
+  sessionOfAttempt,
   settleAttempt,
   startAttempt,
   takeOver,
@@ -33,7 +44,16 @@ import { addRun, cancelRun, countRuns, getRun, hooksDone, hooksDue, listRuns, re
 import type { StoreOf } from "./operation.ts";
 import { listSlots } from "./slots.ts";
 import { wakeSteps } from "./steps.ts";
+import { getPrompt, putPrompt } from "./prompts.ts";
 import { resolve } from "./things.ts";
+import {
+  beginWorktree,
+  getWorktree,
+  listWorktrees,
+  lookedWorktree,
+  madeWorktree,
+  worktreesToTidy,
+} from "./worktrees.ts";
 
 export const operations = {
   hosts: { join: joinHost, report: reportHost, renew: renewHost, leave: leaveHost, list: listHosts },
@@ -68,6 +88,7 @@ export const operations = {
   attempts: {
     ofHost,
     start: startAttempt,
+    session: sessionOfAttempt,
     run: runAttempt,
     adopt: adoptAttempt,
     ending: endingAttempt,
@@ -75,6 +96,25 @@ export const operations = {
     toEnd: attemptsToEnd,
     takeOver,
     endedAmong,
+  },
+  accounts: {
+    add: addAccount,
+    get: getAccount,
+    list: listAccounts,
+    enable: enableAccount,
+    hold: holdAccount,
+    release: releaseAccount,
+    remove: removeAccount,
+    answered: accountAnswered,
+  },
+  prompts: { put: putPrompt, get: getPrompt },
+  worktrees: {
+    begin: beginWorktree,
+    made: madeWorktree,
+    looked: lookedWorktree,
+    get: getWorktree,
+    list: listWorktrees,
+    toTidy: worktreesToTidy,
   },
   events: { list: listEvents },
   things: { resolve },

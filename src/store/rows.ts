@@ -1,5 +1,15 @@
 /** Rows of the store as the records of core: snake_case to camelCase, documents parsed, truths from 0 and 1. */
-import type { AttemptRecord, EventRecord, HostRecord, LoopRecord, RunRecord, StepRecord } from "../core/records.ts";
+import type {
+  AccountRecord,
+  AttemptRecord,
+  EventRecord,
+  HoldRecord,
+  HostRecord,
+  LoopRecord,
+  RunRecord,
+  StepRecord,
+  WorktreeRecord,
+} from "../core/records.ts";
 
 /** A row as a driver gives it. */
 export type Row = Readonly<Record<string, string | number | null>>;
@@ -18,9 +28,11 @@ export type RunRow = RunRecord &
     readonly hooksDue: string | null;
     readonly definitionDigest: string;
   };
-export type StepRow = StepRecord;
+/** `accountId`: of an agent, the account that its last attempt had. */
+export type StepRow = StepRecord & { readonly accountId: string | null; readonly sessionRef: string | null };
 export type AttemptRow = AttemptRecord;
 export type HostRow = HostRecord & Numbered;
+export type AccountRow = AccountRecord & Numbered;
 
 const camel = new Map<string, string>();
 
@@ -52,6 +64,9 @@ export const toRun = mapper<RunRow>(["target", "policy", "error"], ["chained", "
 export const toStep = mapper<StepRow>([], []);
 export const toAttempt = mapper<AttemptRow>([], ["counted", "adopted"]);
 export const toHost = mapper<HostRow>([], []);
+export const toAccount = mapper<AccountRow>(["env", "secrets"], ["enabled"]);
+export const toHold = mapper<HoldRecord>([], []);
+export const toWorktree = mapper<WorktreeRecord>([], []);
 
 export const toEvent = (row: Row): EventRecord => ({
   cursor: String(row["cursor"]),

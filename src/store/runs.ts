@@ -10,11 +10,21 @@ import type { OriginKind, RunRecord, RunTree } from "../core/records.ts";
 import type { FailureClass, FinalStatus, RunStatus } from "../core/run.ts";
 import { isFinal, isLiveAttempt } from "../core/run.ts";
 import { afterRun } from "../core/run-end.ts";
-import type { Target } from "../core/target.ts";
+import { accountOf, type Target } from "../core/target.ts";
 import { journal, type Journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, type Context, type Steps } from "./operation.ts";
 import { pageOf, readCursor } from "./page.ts";
-import { toAttempt, toLoop, toRun, toStep, type LoopRow, type Row, type RunRow, type StepRow } from "./rows.ts";
+import {
+  toAttempt,
+  toLoop,
+  toRun,
+  toStep,
+  toWorktree,
+  type LoopRow,
+  type Row,
+  type RunRow,
+  type StepRow,
+} from "./rows.ts";
 import { forUpdate, sql, type Sql } from "./sql.ts";
 
 export const digestOf = (value: unknown): string => createHash("sha256").update(JSON.stringify(value)).digest("hex");
@@ -44,12 +54,17 @@ export interface NewRun {
   readonly notBefore: number | null;
 }
 
-/** The caps under which a run queues: its host's cap for its kind. */
-function capSetOf(kind: string, hostPin: string | null): { key: string; resources: string[] } {
-  const word = kind === "agent" ? "agent" : "command";
-  return hostPin === null
-    ? { key: word, resources: [] }
-    : { key: `${word}@${hostPin}`, resources: [`host:${hostPin}:${word}`] };
+/**
+ * The caps under which a run queues: its host's cap for its kind; for an agent its provider's and its account's, and the
+ * folder that it writes in when that is nobody's but everybody's.
+ */
+function capSetOf(target: Target, hostPin: string | null): { key: string; resources: string[] } {
+  const word = target.kind === "agent" ? "agent" : "command";
+  const host = hostPin === null ? [] : [`host:${hostPin}:${word}`];
+  if (target.kind !== "agent") return { key: hostPin === null ? word : `${word}@${hostPin}`, resources: host };
+  const shared = target.worktree === "off" && target.permission !== "read-only" ? [`folder:${target.cwd}`] : [];
+  const resources = [...host, `provider:${target.provider}`, `account:${accountOf(target)}`, ...shared];
+  return { key: JSON.stringify(resources), resources };
 }
 
 /** Statements that make a run with its one step, its cap set and its first event. */
@@ -62,7 +77,8 @@ export function newRun(
   const runId = ctx.id("run");
   const stepId = ctx.id("step");
   const { kind, target, policy, loop, parent, hostPin, notBefore } = draft;
-  const caps = capSetOf(kind, hostPin);
+  const caps = capSetOf(target, hostPin);
+  const account = target.kind === "agent" ? accountOf(target) : null;
   const waits = !draft.waitsTurn && notBefore !== null && notBefore > now;
   const stepStatus = draft.waitsTurn ? "pending" : waits ? "waiting" : "ready";
   const reason = draft.waitsTurn ? "turn" : waits ? "timer" : null;
@@ -75,15 +91,15 @@ export function newRun(
   const writes = [
     sql`insert into runs (id, kind, origin_kind, origin_id, idempotency_key, loop_id, loop_name, slot_at, parent_run_id, root_run_id,
           depth, retry_of, target, policy, definition_digest, status, reason, wake_at, priority, queued_at, not_before, chained,
-          waits_turn, suffix_key, host_pin, created_at)
+          waits_turn, suffix_key, host_pin, account_wish, created_at)
         values (${runId}, ${kind}, ${draft.originKind}, ${draft.originId}, ${draft.idempotencyKey}, ${loop?.id ?? null}, ${loop?.name ?? null},
           ${draft.slotAt}, ${parent?.id ?? null}, ${parent?.rootRunId ?? runId}, ${parent === null ? 0 : parent.depth + 1}, ${draft.retryOf},
           ${JSON.stringify(target)}, ${JSON.stringify(policy)}, ${digestOf([target, policy])}, ${waits ? "waiting" : "queued"}, ${reason},
           ${waits ? notBefore : null}, ${policy.priority}, ${now}, ${notBefore}, ${draft.chained ? 1 : 0}, ${draft.waitsTurn ? 1 : 0},
-          ${suffixKey(runId)}, ${hostPin}, ${now})`,
-    sql`insert into steps (id, run_id, key, kind, status, reason, wake_at, cap_key, turn_at, not_before, max_attempts, created_at)
+          ${suffixKey(runId)}, ${hostPin}, ${account}, ${now})`,
+    sql`insert into steps (id, run_id, key, kind, status, reason, wake_at, cap_key, turn_at, not_before, max_attempts, account_id, created_at)
         values (${stepId}, ${runId}, 'main', ${kind}, ${stepStatus}, ${reason}, ${waits ? notBefore : null}, ${caps.key},
-          ${turnAt(now, policy.priority, limits)}, ${notBefore}, ${policy.attempts}, ${now})`,
+          ${turnAt(now, policy.priority, limits)}, ${notBefore}, ${policy.attempts}, ${account}, ${now})`,
     sql`insert into cap_sets (key, resources, host_pin, created_at)
         values (${caps.key}, ${JSON.stringify(caps.resources)}, ${hostPin}, ${now}) on conflict (key) do nothing`,
     ...policy.labels.map(
@@ -443,13 +459,20 @@ export const cancelRun = operation(
 );
 
 export const getRun = read("runs.get", function* (input: { runId: string }): Steps<RunTree | null> {
-  const [runs, steps, attempts] = yield* many<[Row, Row, Row]>(
+  const [runs, steps, attempts, worktrees] = yield* many<[Row, Row, Row, Row]>(
     sql`select * from runs where id = ${input.runId}`,
     sql`select * from steps where run_id = ${input.runId} order by created_at, key`,
     sql`select * from attempts where run_id = ${input.runId} order by created_at, number`,
+    sql`select * from worktrees where run_id = ${input.runId}`,
   );
-  const run = runs[0];
-  return run === undefined ? null : { run: toRun(run), steps: steps.map(toStep), attempts: attempts.map(toAttempt) };
+  const [run] = runs;
+  if (run === undefined) return null;
+  return {
+    run: toRun(run),
+    steps: steps.map(toStep),
+    attempts: attempts.map(toAttempt),
+    worktree: worktrees[0] === undefined ? null : toWorktree(worktrees[0]),
+  };
 });
 
 interface ListRuns extends PageRequest {

@@ -1,0 +1,279 @@
+/** Accounts and their holds: who may work under which login, and until when not (ADR 0012). */
+import { AppError, ensure } from "../core/errors.ts";
+import { isLimit, limitEnd } from "../core/limit-end.ts";
+import type { Limits } from "../core/limits.ts";
+import type { AccountDraft, AccountView } from "../core/ports.ts";
+import type { AccountRecord } from "../core/records.ts";
+import type { Outcome } from "../core/run.ts";
+import { journal } from "./journal.ts";
+import { all, finish, many, one, operation, read, readInstant, runAll, type Steps } from "./operation.ts";
+import { toAccount, toHold, toRun, type AccountRow, type Row } from "./rows.ts";
+import { advisoryLock, forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
+
+/** Holds that are on: not cleared, not over. */
+const active = sql`cleared_at is null and (until_at is null or until_at > ${storeNow})`;
+
+const noAccount = (accountId: string): AppError =>
+  new AppError("not_found", "no_such_account", `there is no account ${accountId}`, {
+    hint: "drover account ls shows them; drover account add PROVIDER NAME makes one.",
+  });
+
+/** Name of a provider's account that is the user's own login. */
+const DEFAULT = "default";
+const isDefault = (accountId: string): boolean => accountId.endsWith(`:${DEFAULT}`);
+
+/** Events are numbered on where an account of the same name left off. */
+const lastNumber = (accountId: string): Sql =>
+  sql`(select coalesce(max(number), 0) from events where subject_kind = 'account' and subject_id = ${accountId})`;
+
+/** Makes the row of a user's own login, which is there without one until something is to be kept about it. */
+const insertDefault = (accountId: string): Sql => {
+  const [provider = ""] = accountId.split(":");
+  return sql`insert into accounts (id, provider, name, home, enabled, status, event_number, created_at)
+      values (${accountId}, ${provider}, ${DEFAULT}, null, 1, 'unknown', ${lastNumber(accountId)}, ${storeNow}) on conflict (id) do nothing`;
+};
+
+/** Reads an account under its lock; the user's own login gets its row. AppError `no_such_account`. */
+function* lockAccount(accountId: string): Steps<{ now: number; account: AccountRow }> {
+  if (isDefault(accountId)) yield* all(insertDefault(accountId));
+  const [clock, rows] = yield* many<[{ now: number }, Row]>(
+    readInstant,
+    sql`select * from accounts where id = ${accountId} ${forUpdate}`,
+  );
+  const now = clock[0]?.now;
+  ensure(now !== undefined, "the store has a clock");
+  if (rows[0] === undefined) throw noAccount(accountId);
+  return { now, account: toAccount(rows[0]) };
+}
+
+export const addAccount = operation("accounts.add", function* (input: AccountDraft): Steps<AccountRecord> {
+  const id = `${input.provider}:${input.name}`;
+  const [clock, rows, numbers] = yield* many<[{ now: number }, Row, { n: number }]>(
+    readInstant,
+    sql`select * from accounts where id = ${id}`,
+    sql`select ${lastNumber(id)} as n`,
+  );
+  const now = clock[0]?.now ?? 0;
+  if (rows[0] !== undefined)
+    throw new AppError("conflict", "name_taken", `there is already an account ${id}`, {
+      hint: `Choose another name, or remove it first: drover account rm ${id}`,
+    });
+  const log = journal("account", id, Number(numbers[0]?.n ?? 0), now);
+  log.add("account.added", { home: input.home });
+  yield* runAll(
+    sql`insert into accounts (id, provider, name, home, enabled, status, env, secrets, created_at)
+        values (${id}, ${input.provider}, ${input.name}, ${input.home}, 1, 'unknown', ${JSON.stringify(input.env)}, ${JSON.stringify(input.secrets)}, ${now})`,
+    ...(input.cap === null
+      ? []
+      : [
+          sql`insert into resources (key, limit_value, created_at) values (${`account:${id}`}, ${input.cap}, ${now})
+              on conflict (key) do update set limit_value = excluded.limit_value`,
+        ]),
+    ...log.writes(),
+  );
+  const made = yield* one<Row>(sql`select * from accounts where id = ${id}`);
+  ensure(made, "an account that was just made is there");
+  return toAccount(made);
+});
+
+const viewQueries = (accountId: string | null): [Sql, Sql, Sql, Sql] => {
+  const of = (column: Sql) => (accountId === null ? sql`` : sql`and ${column} = ${accountId}`);
+  return [
+    sql`select * from accounts where 1 = 1 ${of(sql`id`)} order by id`,
+    sql`select * from holds where subject_kind = 'account' and ${active} ${of(sql`subject_id`)} order by subject_id, source`,
+    sql`select account_id, count(*) as n from attempts where finished_at is null and account_id is not null ${of(sql`account_id`)} group by account_id`,
+    sql`select key, limit_value from resources where key like 'account:%' order by key`,
+  ];
+};
+
+function viewsOf([accounts, holds, used, caps]: readonly [
+  readonly Row[],
+  readonly Row[],
+  readonly Row[],
+  readonly Row[],
+]): AccountView[] {
+  return accounts.map((row) => {
+    const account = toAccount(row);
+    const cap = caps.find((one) => one["key"] === `account:${account.id}`);
+    return {
+      account,
+      holds: holds.filter((one) => one["subject_id"] === account.id).map(toHold),
+      active: Number(used.find((one) => one["account_id"] === account.id)?.["n"] ?? 0),
+      cap: cap === undefined ? null : (cap["limit_value"] as number),
+    };
+  });
+}
+
+export const getAccount = read("accounts.get", function* (input: { accountId: string }): Steps<AccountView | null> {
+  const found = yield* many<[Row, Row, Row, Row]>(...viewQueries(input.accountId));
+  return viewsOf(found)[0] ?? null;
+});
+
+export const listAccounts = read("accounts.list", function* (_: Record<string, never>): Steps<AccountView[]> {
+  return viewsOf(yield* many<[Row, Row, Row, Row]>(...viewQueries(null)));
+});
+
+export const enableAccount = operation(
+  "accounts.enable",
+  function* (input: { accountId: string; enabled: boolean }): Steps<AccountRecord> {
+    const { now, account } = yield* lockAccount(input.accountId);
+    if (account.enabled === input.enabled) return account;
+    const log = journal("account", account.id, account.eventNumber, now);
+    log.add(input.enabled ? "account.enabled" : "account.disabled");
+    yield* finish(
+      sql`update accounts set enabled = ${input.enabled ? 1 : 0} where id = ${account.id}`,
+      ...log.writes(),
+    );
+    return { ...account, enabled: input.enabled };
+  },
+);
+
+const hold = (accountId: string, source: string, untilAt: number | null, reason: string, now: number): Sql =>
+  sql`insert into holds (subject_kind, subject_id, until_at, reason, source, created_at)
+      values ('account', ${accountId}, ${untilAt}, ${reason}, ${source}, ${now})
+      on conflict (subject_kind, subject_id, source) do update set until_at = excluded.until_at, reason = excluded.reason,
+        cleared_at = null, created_at = excluded.created_at`;
+
+export const holdAccount = operation(
+  "accounts.hold",
+  function* (input: { accountId: string; untilAt: number | null; reason: string }): Steps<AccountRecord> {
+    const { now, account } = yield* lockAccount(input.accountId);
+    const log = journal("account", account.id, account.eventNumber, now);
+    log.add("account.held", { untilAt: input.untilAt, reason: input.reason, source: "person" });
+    yield* finish(hold(account.id, "person", input.untilAt, input.reason, now), ...log.writes());
+    return account;
+  },
+);
+
+/** Steps that wait for their account, or for one of its limits to be over. */
+function* wakeWaiting(accountId: string, now: number): Steps<{ woken: number; writes: Sql[] }> {
+  const waiting = yield* all<Row>(
+    sql`select id, run_id from steps where account_id = ${accountId} and status = 'waiting' and reason in ('limit', 'account') order by id`,
+  );
+  if (waiting.length === 0) return { woken: 0, writes: [] };
+  // Lock order: runs, then steps; what changed between the two reads is left out.
+  const runs = yield* all<Row>(
+    sql`select * from runs where id in (${jsonList(waiting.map((row) => row["run_id"] as string))}) order by id ${forUpdate}`,
+  );
+  const still = yield* all<Row>(
+    sql`select id, run_id from steps where id in (${jsonList(waiting.map((row) => row["id"] as string))})
+        and status = 'waiting' and reason in ('limit', 'account') order by id ${forUpdate}`,
+  );
+  const runOf = new Map(runs.map((row) => [row["id"], toRun(row)]));
+  const writes: Sql[] = [];
+  for (const row of still) {
+    const run = runOf.get(row["run_id"] as string);
+    if (run === undefined) continue;
+    const log = journal("run", run.id, run.eventNumber, now);
+    log.add("step.ready", { step: row["id"] });
+    writes.push(
+      sql`update steps set status = 'ready', reason = null, wake_at = null where id = ${row["id"] as string} and status = 'waiting'`,
+      sql`update runs set status = 'queued', reason = null, wake_at = null, revision = revision + 1
+          where id = ${run.id} and finished_at is null and status = 'waiting'`,
+      ...log.writes(),
+    );
+  }
+  return { woken: still.length, writes };
+}
+
+export const releaseAccount = operation("accounts.release", function* (input: { accountId: string }): Steps<{
+  account: AccountRecord;
+  woken: number;
+}> {
+  // The account first: a step that begins to wait for it meanwhile is seen, or has a hold of its own.
+  const { now, account } = yield* lockAccount(input.accountId);
+  const { woken, writes } = yield* wakeWaiting(account.id, now);
+  const log = journal("account", account.id, account.eventNumber, now);
+  log.add("account.released", { woken });
+  yield* finish(
+    sql`update holds set cleared_at = ${now} where subject_kind = 'account' and subject_id = ${account.id} and cleared_at is null`,
+    sql`update accounts set status = 'unknown', limit_ends = 0 where id = ${account.id}`,
+    ...writes,
+    ...log.writes(),
+  );
+  return { account: { ...account, status: "unknown", limitEnds: 0 }, woken };
+});
+
+export const removeAccount = operation("accounts.remove", function* (input: { accountId: string }): Steps<void> {
+  yield* all(advisoryLock(1)); // no grant under it meanwhile: the lock of the admission pass
+  const { now, account } = yield* lockAccount(input.accountId);
+  const [runs, loops] = yield* many<[Row, Row]>(
+    sql`select id from runs where account_wish = ${account.id} and finished_at is null order by id limit 1`,
+    sql`select name, target from loops where archived_at is null order by name`,
+  );
+  const loop = loops.find((row) => {
+    const target = JSON.parse(row["target"] as string) as { kind: string; provider?: string; account?: string };
+    return target.kind === "agent" && `${target.provider}:${target.account}` === account.id;
+  });
+  const user = runs[0] === undefined ? null : `the run ${runs[0]["id"]}`;
+  const named = user ?? (loop === undefined || isDefault(account.id) ? null : `the loop ${loop["name"]}`);
+  if (named !== null)
+    throw new AppError("conflict", "account_in_use", `the account ${account.id} is used by ${named}`, {
+      hint: "Give that another account or end it first; `drover account disable` keeps new work away.",
+    });
+  const log = journal("account", account.id, account.eventNumber, now);
+  log.add("account.removed");
+  yield* finish(
+    ...log.writes(),
+    sql`delete from holds where subject_kind = 'account' and subject_id = ${account.id}`,
+    sql`delete from resources where key = ${`account:${account.id}`}`,
+    sql`delete from accounts where id = ${account.id}`,
+  );
+});
+
+export const accountAnswered = operation("accounts.answered", function* (input: { accountId: string }): Steps<void> {
+  const row = yield* one<Row>(sql`select * from accounts where id = ${input.accountId} ${forUpdate}`);
+  if (row === undefined) return;
+  const account = toAccount(row);
+  if (account.status === "ok" && account.limitEnds === 0) return;
+  const clock = yield* one<{ now: number }>(readInstant);
+  yield* finish(...provedOk(account, clock?.now ?? 0));
+});
+
+/** Its limits are over. A hold by a person stays. */
+function provedOk(account: AccountRow, now: number): Sql[] {
+  const log = journal("account", account.id, account.eventNumber, now);
+  if (account.status !== "ok") log.add("account.ok", { was: account.status });
+  return [
+    sql`update accounts set status = 'ok', limit_ends = 0, last_used_at = ${now} where id = ${account.id}`,
+    sql`update holds set cleared_at = ${now} where subject_kind = 'account' and subject_id = ${account.id} and source <> 'person' and cleared_at is null`,
+    ...log.writes(),
+  ];
+}
+
+/** What the end of an attempt means for its account. `untilAt` undefined: no limit; null: until it is released. */
+export function* endUnder(
+  accountId: string,
+  outcome: Outcome,
+  key: string,
+  limits: Limits,
+  now: number,
+): Steps<{ untilAt: number | null | undefined; writes: Sql[] }> {
+  const limited = outcome.kind === "failed" && isLimit(outcome.class) ? outcome.class : null;
+  if (limited !== null && isDefault(accountId)) yield* all(insertDefault(accountId));
+  const row = yield* one<Row>(sql`select * from accounts where id = ${accountId} ${forUpdate}`);
+  if (row === undefined) return { untilAt: undefined, writes: [] };
+  const account = toAccount(row);
+  if (limited === null) {
+    const used = sql`update accounts set last_used_at = ${now} where id = ${accountId}`;
+    const proved = outcome.kind === "succeeded" && (account.status !== "ok" || account.limitEnds > 0);
+    return { untilAt: undefined, writes: proved ? provedOk(account, now) : [used] };
+  }
+  const end = limitEnd(
+    { class: limited, resetAt: outcome.agent?.resetAt ?? null, limitEnds: account.limitEnds, key },
+    limits,
+    now,
+  );
+  const source = outcome.agent?.resetSource;
+  const reason = [outcome.message ?? limited, ...(source ? [`(${source})`] : [])].join(" ");
+  const log = journal("account", account.id, account.eventNumber, now);
+  log.add("account.held", { untilAt: end.untilAt, reason, source: limited });
+  return {
+    untilAt: end.untilAt,
+    writes: [
+      sql`update accounts set status = ${end.status}, limit_ends = ${end.limitEnds}, last_used_at = ${now} where id = ${accountId}`,
+      hold(accountId, limited, end.untilAt, reason, now),
+      ...log.writes(),
+    ],
+  };
+}
