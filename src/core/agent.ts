@@ -59,10 +59,12 @@ export interface AgentVerdict {
   readonly httpStatus: number | null;
   /** Tools that were refused to it. */
   readonly refusedTools: readonly string[];
+  /** The session that it was to go on with is not known to the provider; absent: it is, or there was none. */
+  readonly sessionGone?: boolean;
 }
 
 /** What an attempt's outcome keeps of its agent. */
 export type AgentOutcome = Pick<
   AgentVerdict,
-  "sessionId" | "usage" | "resetAt" | "resetSource" | "httpStatus" | "refusedTools"
+  "sessionId" | "usage" | "resetAt" | "resetSource" | "httpStatus" | "refusedTools" | "sessionGone"
 >;

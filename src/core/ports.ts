@@ -179,6 +179,8 @@ export interface Files {
 
 /** Reads the outputs of agents as events of their provider, and keeps the transcript beside the raw log. */
 export interface Agents {
+  /** What a provider can do. Pure. */
+  traits(provider: Provider): { readonly resume: boolean; readonly presetSession: boolean };
   /** Reads what is new. Cheap when nothing is; begins anew after a restart. `folder` is the attempt's. */
   read(folder: string, target: AgentTarget): Promise<AgentReading>;
   /**

@@ -326,7 +326,8 @@ export function endAttempt(
     case "timed_out": {
       const why = outcome.class ?? "unknown";
       const timedOut = outcome.kind === "timed_out";
-      const counted = !UNCOUNTED.has(why);
+      // That a session is gone is found out at once, and the next attempt begins afresh.
+      const counted = !UNCOUNTED.has(why) && outcome.agent?.sessionGone !== true;
       const tries = triesCounted + (counted ? 1 : 0);
       const attempt = { event: timedOut ? "time_out" : "fail", class: why, counted } as const;
       if (cancelled)

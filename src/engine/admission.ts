@@ -24,6 +24,8 @@ export interface AdmissionOptions {
   readonly take: (assignment: Assignment) => void;
   readonly again: () => void;
   readonly within: (ms: number) => void;
+  /** Milliseconds of the store's clock until a hold ends that kept something back. */
+  readonly heldFor: (ms: number) => void;
   readonly onRenewed: (answer: { readonly superseded: boolean; readonly lost: readonly string[] }) => void;
 }
 
@@ -86,6 +88,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
       const [, pass] = await Promise.all([freshen(), store.admission.pass({ hostId, limits })]);
       for (const assignment of pass.mine) options.take(assignment);
       if (pass.more) options.again();
+      const { wakeAt, now } = pass;
+      if (wakeAt !== null && wakeAt !== undefined && now !== undefined) options.heldFor(Math.max(1, wakeAt - now));
     },
   };
 }

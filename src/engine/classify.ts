@@ -1,6 +1,7 @@
 /** What an attempt's end means: evidence in, outcome out. The same for the running daemon, for recovery and for the simulator. */
 import { unreachable } from "../core/errors.ts";
 import type { Instant, Judgement } from "../core/ports.ts";
+import type { AgentVerdict } from "../core/agent.ts";
 import type { EndedBy, FailureClass, Outcome } from "../core/run.ts";
 
 /** Why we end an attempt. `lateMs`: by how much a limit had passed before anybody could enforce it. */
@@ -9,6 +10,8 @@ export interface EndWish {
   readonly message: string;
   /** It was recorded by a daemon that is gone: nobody knows whether it still sent its signals. */
   readonly inherited: boolean;
+  /** What it is a failure of; absent: what `by` says. */
+  readonly class?: FailureClass;
 }
 
 /** What became of the wish: what was found when the tree was ended. */
@@ -99,6 +102,30 @@ function judged({ judgement, ending, outputFault, unmet }: Evidence): Verdict {
   }
 }
 
+/**
+ * The same for an agent, whose events decide: no exit status is a success, and a signal of ours that came after its
+ * closing event changes nothing. @param closed the closing event was there before we began to end it
+ */
+export function classifyAgent(evidence: Evidence, said: AgentVerdict, closed: boolean): Verdict {
+  const base = classify(evidence);
+  const { judgement, ending, outputFault, unmet } = evidence;
+  if (judgement.kind === "never_started" || (judgement.kind === "ended" && judgement.fault !== undefined)) return base;
+  const known = judgement.kind === "ended" || ending !== null;
+  if (!known) return base;
+  const { exitStatus, signal } = base;
+  // Its own end has another word than ours: `self` unless we ended it.
+  const { endedBy } = base;
+  const forced = ending !== null && base.endedBy !== "self" ? ` (${ending.wish.message})` : "";
+  const how = { endedBy, exitStatus, signal };
+  if (said.ok) {
+    if (outputFault !== null) return { ...how, kind: "failed", class: "output_invalid", message: outputFault };
+    if (unmet !== null) return { ...how, kind: "failed", class: "check_failed", message: unmet };
+    return { ...how, kind: "succeeded", class: null, message: forced === "" ? null : `forced exit${forced}` };
+  }
+  if (base.endedBy !== "self" && !closed) return base;
+  return { ...how, kind: "failed", class: said.class ?? "unknown", message: said.message ?? base.message };
+}
+
 function byItself(exit: number, outputFault: string | null, unmet: string | null): Verdict {
   const self = { endedBy: "self", exitStatus: exit, signal: null } as const;
   if (exit === 0) {
@@ -123,6 +150,7 @@ function byItself(exit: number, outputFault: string | null, unmet: string | null
 function endedFor({ wish }: Ending, exit: number | null): Verdict {
   const signal = exit !== null && exit > 128 && exit < 193 ? exit - 128 : null;
   const how = { endedBy: wish.by, exitStatus: exit, signal, message: wish.message } as const;
+  if (wish.class !== undefined) return { ...how, kind: "failed", class: wish.class };
   switch (wish.by) {
     case "timeout":
       return { ...how, kind: "timed_out", class: "timeout" };
@@ -156,6 +184,12 @@ export function classOfPreparation(code: string): FailureClass {
     case "env_invalid":
     case "secret_unresolved":
       return "env_invalid";
+    case "agent_refused":
+    case "agent_untested":
+    case "prompt_gone":
+      return "env_invalid";
+    case "workspace":
+      return "workspace";
     case "no_space":
     case "disk_full":
       return "storage";

@@ -1,5 +1,6 @@
 /** The engine: its actors put together. Everything it knows of the world comes through ports. */
 import { isFinal } from "../core/run.ts";
+import { worktreeOf } from "../core/target.ts";
 import { createAdmission } from "./admission.ts";
 import { createCancels } from "./cancels.ts";
 import { createHooks } from "./hooks.ts";
@@ -12,6 +13,7 @@ import { createScheduler, createTimers } from "./scheduler.ts";
 import { createWake } from "./wake.ts";
 import { createWatch } from "./watch.ts";
 import { createWeather, Halted } from "./weather.ts";
+import { createTidier } from "./worktrees.ts";
 
 const goingDown = { by: "stop", inherited: false, message: "stopped on the way down" } as const;
 
@@ -107,9 +109,11 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     watchWithin: (ms) => wake.within("watch", ms),
     onFull: () => admission.full(),
     onSuperseded: giveUp,
+    onAnswered: () => wake.poke("admit"),
     onSettled({ run: was }, step, run) {
       wake.poke("admit");
       if (step === "waiting") wake.poke("timers");
+      if (worktreeOf(was.target) !== "off") wake.poke("worktrees");
       if (run !== null && !isFinal(run)) return;
       // The end of a run may say when its loop is due again, and may let in the next one, which may have to wait a little.
       if (was.loopId !== null) wake.poke("plan", "timers");
@@ -152,6 +156,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     },
     again: () => wake.poke("admit"),
     within: (ms) => wake.within("admit", ms),
+    heldFor: (ms) => wake.within("admit", ms),
     onRenewed,
   });
   const cancels = createCancels({ store, runner, hostId });
@@ -184,6 +189,16 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     log,
     within: (ms) => wake.within("janitor", ms),
   });
+  const tidier = createTidier({
+    store,
+    worktrees: ports.worktrees,
+    limits,
+    weather,
+    log,
+    hostId,
+    again: () => wake.poke("worktrees"),
+    onDone: () => wake.poke("idle"),
+  });
   const sweep = {
     name: "sweep",
     async tick() {
@@ -197,7 +212,8 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     async tick() {
       if (!options.untilIdle || runner.lives().length > 0 || hooks.count() > 0) return;
       const [counts, due] = await Promise.all([store.runs.counts({}), store.runs.hooksDue({ hostId, limit: 1 })]);
-      if (counts.running + counts.queued + counts.waiting === 0 && due.length === 0) tellIdle();
+      if (counts.running + counts.queued + counts.waiting > 0 || due.length > 0) return;
+      if (await tidier.isDone()) tellIdle();
     },
   };
 
@@ -219,6 +235,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     admission,
     hosts,
     hooks,
+    tidier,
     janitor,
     sweep,
     idler,
@@ -273,7 +290,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
   if (options.sweepMs !== null) await endStrays({ ...ports, limits, weather, previous, knows: runner.knows });
   if (!halted.signal.aborted) for (const actor of actors) wake.add(counted(actor));
   poke("all");
-  wake.poke("watch", "sweep");
+  wake.poke("watch", "sweep", "worktrees");
   wake.within("janitor", limits.watchMs);
 
   async function patiently(work: Promise<unknown>, ms: number): Promise<boolean> {
@@ -286,7 +303,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
 
   async function stop({ drainMs, stopRuns, backBy = null }: StopRequest): Promise<void> {
     log("info", "engine_stopping", { drainMs, stopRuns, attempts: runner.lives().length });
-    for (const name of ["plan", "admit", "hosts", "hooks", "janitor", "sweep", "idle"]) wake.drop(name);
+    for (const name of ["plan", "admit", "hosts", "hooks", "worktrees", "janitor", "sweep", "idle"]) wake.drop(name);
     // What has not been handed to the spawner goes back to the queue.
     for (const life of runner.lives()) if (life.phase === "reserved") runner.end(life.id, goingDown);
     const reported = weather.attempt("hosts.report", () =>

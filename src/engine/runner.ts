@@ -1,12 +1,15 @@
 /** The life of each attempt of this host: prepared, recorded, asked for, watched, ended, judged, settled. */
 import { AppError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
-import type { EndReport, Instant, Judgement, Launch } from "../core/ports.ts";
+import type { AgentOutcome, AgentVerdict } from "../core/agent.ts";
+import type { AgentLaunch, EndReport, Instant, Judgement, Launch } from "../core/ports.ts";
+import { worktreeOf, type AgentTarget } from "../core/target.ts";
 import type { Assignment } from "../core/records.ts";
 import type { Outcome, RunStatus, StepStatus } from "../core/run.ts";
-import { classify, classOfPreparation, type Ending, type EndWish, type Evidence } from "./classify.ts";
+import { classify, classifyAgent, classOfPreparation, type Ending, type EndWish, type Evidence } from "./classify.ts";
 import { createGate } from "./gate.ts";
 import { createLatch, type Latch } from "./latch.ts";
+import { resumption } from "./resumption.ts";
 import type { EnginePorts, PointName } from "./ports.ts";
 import { Halted, type Weather } from "./weather.ts";
 
@@ -46,6 +49,20 @@ export interface Life {
   idleMs: number;
   endTries: number;
   mishaps: number;
+  /** Of an agent: what its events have said so far. */
+  readonly agent: AgentLife | null;
+}
+
+interface AgentLife {
+  readonly target: AgentTarget;
+  /** The session that the store knows. */
+  sessionId: string | null;
+  progress: number;
+  /** That its model answers was told. */
+  answered: boolean;
+  /** Awake instants: since when its closing event is there, and since when the provider only tries again. */
+  closedAt: number | null;
+  troubleAt: number | null;
 }
 
 export interface Runner {
@@ -80,6 +97,8 @@ export interface RunnerOptions {
   readonly watchWithin: (ms: number) => void;
   /** An attempt is settled: what may follow from it. */
   readonly onSettled: (assignment: Assignment, step: StepStatus | null, run: RunStatus | null) => void;
+  /** The account of an attempt is known to work again. */
+  readonly onAnswered?: () => void;
   /** The disk is too full to start anything. */
   readonly onFull: () => void;
   /** Another daemon has joined as this host: all of it belongs to that one now. */
@@ -147,6 +166,17 @@ export function createRunner(options: RunnerOptions): Runner {
       idleMs: 0,
       endTries: 0,
       mishaps: 0,
+      agent:
+        assignment.run.target.kind === "agent"
+          ? {
+              target: assignment.run.target,
+              sessionId: attempt.sessionRef,
+              progress: 0,
+              answered: false,
+              closedAt: null,
+              troubleAt: null,
+            }
+          : null,
     };
     lives.set(life.id, life);
     byFolder.set(life.folder, life);
@@ -226,8 +256,9 @@ export function createRunner(options: RunnerOptions): Runner {
 
   async function start(life: Life): Promise<boolean> {
     if (life.wish !== null) return life.wish.by === "fence" || ended(life, notBegun(life.wish));
-    const unfit = await prepare(life);
-    if (unfit !== null) return ended(life, unfit);
+    const ready = await prepare(life);
+    if ("unfit" in ready) return ended(life, ready.unfit);
+    const { sessionId } = ready;
     life.awakeAt = Math.floor(clock.awake());
     life.askedAt = clock.now();
     const answer = await weather.persist("attempts.start", () =>
@@ -237,10 +268,16 @@ export function createRunner(options: RunnerOptions): Runner {
         bootId: life.bootId,
         folder: life.folder,
         awakeAt: life.awakeAt,
+        ...(sessionId === null ? {} : { sessionId }),
       }),
     );
+    if (life.agent !== null && answer === "done") life.agent.sessionId = sessionId;
     if (answer !== "done") {
       await files.remove(life.folder, true);
+      if (answer === "session_busy") {
+        const message = "another attempt is at work in the session that it goes on with";
+        return ended(life, { ...nothing, kind: "never_started", class: "spawn", message });
+      }
       if (answer === "cancelled")
         return ended(life, notBegun({ by: "cancel", message: "cancelled before it started", inherited: false }));
       log("warn", "start_refused", { attempt: life.id, answer });
@@ -261,21 +298,86 @@ export function createRunner(options: RunnerOptions): Runner {
     return false;
   }
 
-  /** Makes the folder, the environment and the secrets; what keeps it from starting, or null. */
-  async function prepare(life: Life): Promise<Outcome | null> {
-    const { run } = life.assignment;
-    const launch: Launch = { folder: life.folder, target: run.target, variables: variablesOf(life), input: "" };
+  /** Makes its place to work, its folder, its environment and its secrets; or what keeps it from starting. */
+  async function prepare(life: Life): Promise<{ readonly sessionId: string | null } | { readonly unfit: Outcome }> {
+    const { target } = life.assignment.run;
     try {
-      await spawner.prepare(launch);
-      return null;
+      const cwd = await workplace(life);
+      const launch: Launch = {
+        folder: life.folder,
+        target,
+        variables: variablesOf(life),
+        input: "",
+        ...(cwd === null ? {} : { cwd }),
+      };
+      if (target.kind !== "agent") {
+        await spawner.prepare(launch);
+        return { sessionId: null };
+      }
+      const order = await orderOf(life, target);
+      await spawner.prepare({ ...launch, input: order.input, agent: order.agent });
+      return { sessionId: order.sessionId };
     } catch (error) {
-      const code = error instanceof AppError ? error.code : "spawn";
-      const reason = classOfPreparation(code);
-      if (reason === "storage") options.onFull();
-      if (!(error instanceof AppError)) weather.mishap(`prepare ${life.id}`, error, 1);
-      const message = error instanceof AppError ? error.message : `it could not be prepared: ${String(error)}`;
-      return { ...nothing, kind: "never_started", class: reason, message };
+      if (error instanceof Halted) throw error;
+      return { unfit: unfit(life, error) };
     }
+  }
+
+  function unfit(life: Life, error: unknown): Outcome {
+    const code = error instanceof AppError ? error.code : "spawn";
+    const reason = classOfPreparation(code);
+    if (reason === "storage") options.onFull();
+    if (!(error instanceof AppError)) weather.mishap(`prepare ${life.id}`, error, 1);
+    const message = error instanceof AppError ? error.message : `it could not be prepared: ${String(error)}`;
+    return { ...nothing, kind: reason === "workspace" ? "failed" : "never_started", class: reason, message };
+  }
+
+  /** Where it works: the run's worktree, made by its first attempt; null for the target's own folder. */
+  async function workplace(life: Life): Promise<string | null> {
+    const { run } = life.assignment;
+    const mode = worktreeOf(run.target);
+    if (mode === "off") return null;
+    const name = run.loopName ?? run.kind;
+    const { cwd } = run.target;
+    const path = ports.worktrees.place({ runId: run.id, name, cwd });
+    let record = await weather.persist("worktrees.begin", () =>
+      store.worktrees.begin({ runId: run.id, hostId, cwd, path }),
+    );
+    if (record.state === "making") {
+      const made = await ports.worktrees.make({ runId: run.id, name, cwd, mode, path: record.path });
+      const now = await weather.persist("worktrees.made", () => store.worktrees.made({ runId: run.id, made }));
+      if (now === null) return null;
+      record = now;
+    }
+    return ports.worktrees.enter(record);
+  }
+
+  /** What an agent is started with: its prompt, the session that it goes on with or begins under, its account. */
+  async function orderOf(
+    life: Life,
+    target: AgentTarget,
+  ): Promise<{ readonly input: Uint8Array; readonly sessionId: string | null; readonly agent: AgentLaunch }> {
+    const { account = null, before } = life.assignment;
+    const traits = ports.agents.traits(target.provider);
+    const { sessionId, note } = resumption(before, traits.resume);
+    const encoder = new TextEncoder();
+    if (sessionId !== null)
+      return {
+        input: encoder.encode(note ?? ""),
+        sessionId,
+        agent: { account, session: { id: sessionId, resume: true } },
+      };
+    const { digest } = target.prompt;
+    const kept = await weather.persist("prompts.get", () => store.prompts.get({ digest }));
+    if (kept === null)
+      throw new AppError("not_found", "prompt_gone", "the prompt of this target is not in the store any more");
+    const prompt = bytesOfBase64(kept.content);
+    const prefix = note === null ? new Uint8Array() : encoder.encode(`${note}\n\n`);
+    const input = new Uint8Array(prefix.length + prompt.length);
+    input.set(prefix);
+    input.set(prompt, prefix.length);
+    const id = uuidOf(ports.random.bytes(16));
+    return { input, sessionId: traits.presetSession ? id : null, agent: { account, session: { id, resume: false } } };
   }
 
   function variablesOf(life: Life): Record<string, string> {
@@ -305,6 +407,7 @@ export function createRunner(options: RunnerOptions): Runner {
     if (life.wish === null && !life.plant && !rung && awake < life.judgeAt) {
       if (awake < life.measureAt) return false;
       measure(life, awake);
+      await listen(life, awake);
       if (overdue(life, awake) === null) return watchOn(life, awake, life.judgeAt);
     }
     if (life.wish?.by === "fence") return expel(life);
@@ -339,6 +442,7 @@ export function createRunner(options: RunnerOptions): Runner {
     }
     const awake = clock.awake();
     measure(life, awake);
+    await listen(life, awake);
     life.wish ??= overdue(life, awake);
     if (life.wish !== null) return finish(life, life.wish, judgement);
     return watchOn(life, awake, awake + limits.watchMs);
@@ -348,7 +452,8 @@ export function createRunner(options: RunnerOptions): Runner {
     const { stdoutBytes, stderrBytes, mark: written } = spawner.measure(life.folder);
     const gapMs = awake - life.measuredAt;
     // A gap longer than two looks was ours, not the command's: we were stopped, or the host was busy.
-    if (written === life.writtenMark) life.idleMs += Math.min(gapMs, 2 * idleLookMs(life));
+    // What an agent prints is no progress by itself: `listen` says what is.
+    if (written === life.writtenMark || life.agent !== null) life.idleMs += Math.min(gapMs, 2 * idleLookMs(life));
     else life.idleMs = 0;
     life.writtenMark = written;
     life.measuredAt = awake;
@@ -356,8 +461,50 @@ export function createRunner(options: RunnerOptions): Runner {
       spawner.trim(life.folder, false).catch((error: unknown) => weather.mishap(`trim ${life.id}`, error, 1));
   }
 
+  /** Reads what an agent has said since, and keeps what must not be lost. */
+  async function listen(life: Life, awake: number): Promise<void> {
+    const { agent } = life;
+    if (agent === null) return;
+    const { account } = life.assignment;
+    const reading = await ports.agents.read(life.folder, agent.target);
+    if (reading.progress !== agent.progress) life.idleMs = 0;
+    agent.progress = reading.progress;
+    agent.troubleAt = reading.trouble === null ? null : (agent.troubleAt ?? awake);
+    agent.closedAt = reading.closed ? (agent.closedAt ?? awake) : null;
+    const { sessionId } = reading;
+    if (sessionId !== null && sessionId !== agent.sessionId) {
+      const answer = await weather.attempt("attempts.session", () =>
+        store.attempts.session({ attemptId: life.id, token: life.token, sessionId }),
+      );
+      if (answer !== undefined) agent.sessionId = sessionId;
+    }
+    if (reading.answered && !agent.answered && account !== null && account !== undefined && account.status !== "ok") {
+      const answer = await weather.attempt("accounts.answered", async () => {
+        await store.accounts.answered({ accountId: account.id });
+        return true;
+      });
+      agent.answered = answer === true;
+      if (agent.answered) options.onAnswered?.();
+    }
+    if (agent.troubleAt !== null && awake - agent.troubleAt >= limits.agentTroubleMs && reading.trouble !== null) {
+      const { message, class: of } = reading.trouble;
+      const tried = seconds(Math.round((awake - agent.troubleAt) / 1000) * 1000);
+      life.wish ??= { by: "idle", message: `it tried again for ${tried}: ${message}`, inherited: false, class: of };
+    }
+    if (agent.closedAt !== null && awake - agent.closedAt >= limits.agentExitMs)
+      life.wish ??= {
+        by: "stop",
+        message: `it did not exit within ${seconds(limits.agentExitMs)} of its result`,
+        inherited: false,
+      };
+  }
+
   const idleLookMs = (life: Life): number =>
-    life.assignment.run.policy.idleTimeoutMs === null ? limits.watchMs : Math.min(limits.idleLookMs, limits.watchMs);
+    life.agent !== null
+      ? Math.min(limits.agentLookMs, limits.watchMs)
+      : life.assignment.run.policy.idleTimeoutMs === null
+        ? limits.watchMs
+        : Math.min(limits.idleLookMs, limits.watchMs);
 
   /** The limit that has passed, if one has. */
   function overdue(life: Life, awake: number): EndWish | null {
@@ -378,9 +525,10 @@ export function createRunner(options: RunnerOptions): Runner {
     const { timeoutMs, idleTimeoutMs } = life.assignment.run.policy;
     life.judgeAt = Math.min(judgeAt, timeoutMs === null ? Number.POSITIVE_INFINITY : life.awakeAt + timeoutMs);
     life.measureAt =
-      idleTimeoutMs === null
+      idleTimeoutMs === null && life.agent === null
         ? Number.POSITIVE_INFINITY
-        : awake + Math.min(idleLookMs(life), Math.max(0, idleTimeoutMs - life.idleMs));
+        : awake +
+          Math.min(idleLookMs(life), Math.max(0, (idleTimeoutMs ?? idleLookMs(life) + life.idleMs) - life.idleMs));
     options.watchWithin(Math.max(0, Math.min(life.judgeAt, life.measureAt) - awake));
     return false;
   }
@@ -440,13 +588,16 @@ export function createRunner(options: RunnerOptions): Runner {
     const began = judgement.kind !== "never_started";
     const report = ended ?? (began ? await sweep(life) : null);
     const { stdoutBytes, stderrBytes } = began ? spawner.measure(life.folder) : { stdoutBytes: 0, stderrBytes: 0 };
-    const byItself = judgement.kind === "ended" && judgement.exit === 0 && judgement.fault === undefined;
+    const said = began && life.agent !== null ? await verdictOf(life, life.agent, judgement, ending) : null;
+    const byItself =
+      said === null ? judgement.kind === "ended" && judgement.exit === 0 && judgement.fault === undefined : said.ok;
     const [output, tail, unmet] = await Promise.all([
-      began ? outputOf(life) : { json: null, fault: null },
+      began ? outputOf(life, said) : { json: null, fault: null },
       began ? tailOf(life) : null,
-      byItself ? unmetOf(life) : null,
+      byItself ? unmetOf(life, said) : null,
     ]);
-    const verdict = classify({ judgement, ending, left: report?.left ?? 0, outputFault: output.fault, unmet });
+    const evidence = { judgement, ending, left: report?.left ?? 0, outputFault: output.fault, unmet };
+    const verdict = said === null ? classify(evidence) : classifyAgent(evidence, said, life.agent?.closedAt !== null);
     if (verdict.class === "storage") options.onFull();
     const times = judgement.kind === "ended" ? judgement : null;
     life.outcome = {
@@ -461,8 +612,26 @@ export function createRunner(options: RunnerOptions): Runner {
       proof: report?.proof ?? null,
       startedAt: times?.startedAt ?? (began && life.seen ? life.askedAt : null),
       endedAt: times?.endedAt ?? null,
+      ...(said === null ? {} : { agent: agentOutcome(said, life.agent?.sessionId ?? null) }),
     };
     return settle(life);
+  }
+
+  /** What its events and its status add up to; null when it cannot be said, and the status alone is no success then. */
+  async function verdictOf(
+    life: Life,
+    agent: AgentLife,
+    judgement: Evidence["judgement"],
+    ending: Ending | null,
+  ): Promise<AgentVerdict> {
+    // A signal of ours says nothing about the agent.
+    const exit = judgement.kind === "ended" && (ending === null || ending.killed === 0) ? judgement.exit : null;
+    try {
+      return await ports.agents.conclude(life.folder, agent.target, exit, clock.now());
+    } catch (error) {
+      weather.mishap(`events of ${life.id}`, error, 1);
+      return { ...unread, sessionId: agent.sessionId };
+    }
   }
 
   async function sweep(life: Life): Promise<EndReport> {
@@ -478,9 +647,13 @@ export function createRunner(options: RunnerOptions): Runner {
     }
   }
 
-  async function outputOf(life: Life): Promise<{ json: string | null; fault: string | null }> {
+  async function outputOf(
+    life: Life,
+    said: AgentVerdict | null,
+  ): Promise<{ json: string | null; fault: string | null }> {
     try {
-      return { json: await files.output(life.folder), fault: null };
+      const json = await files.output(life.folder);
+      return { json: json ?? resultOf(said), fault: null };
     } catch (error) {
       if (error instanceof AppError && error.code === "output_invalid") return { json: null, fault: error.message };
       weather.mishap(`output ${life.id}`, error, 1);
@@ -488,11 +661,18 @@ export function createRunner(options: RunnerOptions): Runner {
     }
   }
 
-  async function unmetOf(life: Life): Promise<string | null> {
+  /** What an agent said at last, where it handed over nothing else; null when it is too long for that. */
+  function resultOf(said: AgentVerdict | null): string | null {
+    if (said === null || said.text === null) return null;
+    const json = JSON.stringify({ result: said.text });
+    return json.length <= limits.outputBytes ? json : null;
+  }
+
+  async function unmetOf(life: Life, said: AgentVerdict | null): Promise<string | null> {
     const { target } = life.assignment.run;
     if (target.expect.length === 0) return null;
     try {
-      return await files.unmet(life.folder, target);
+      return await files.unmet(life.folder, target, said?.text ?? null);
     } catch (error) {
       // Success needs evidence: what cannot be checked does not hold.
       return `the expectations could not be checked: ${error instanceof Error ? error.message : String(error)}`;
@@ -664,6 +844,41 @@ export function createRunner(options: RunnerOptions): Runner {
     quiet: () =>
       [...lives.values()].some((life) => life.busy) ? new Promise((go) => whenQuiet.push(go)) : Promise.resolve(),
   };
+}
+
+/** What is known of an agent whose events could not be read. */
+const unread: AgentVerdict = {
+  ok: false,
+  class: "unknown",
+  message: "its events could not be read",
+  text: null,
+  sessionId: null,
+  usage: null,
+  resetAt: null,
+  resetSource: null,
+  httpStatus: null,
+  refusedTools: [],
+};
+
+const agentOutcome = (said: AgentVerdict, sessionId: string | null): AgentOutcome => ({
+  sessionId: said.sessionId ?? sessionId,
+  usage: said.usage,
+  resetAt: said.resetAt,
+  resetSource: said.resetSource,
+  httpStatus: said.httpStatus,
+  refusedTools: said.refusedTools,
+  ...(said.sessionGone === true ? { sessionGone: true } : {}),
+});
+
+const bytesOfBase64 = (text: string): Uint8Array => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+/** A version 4 UUID (RFC 9562, section 5.4). @param bytes 16 of them, of chance */
+function uuidOf(bytes: Uint8Array): string {
+  const hex = [...bytes]
+    .map((byte, i) => (i === 6 ? (byte & 0x0f) | 0x40 : i === 8 ? (byte & 0x3f) | 0x80 : byte))
+    .map((byte) => byte.toString(16).padStart(2, "0"))
+    .join("");
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
 }
 
 const seconds = (ms: number): string => (ms % 1000 === 0 ? `${ms / 1000} s` : `${ms} ms`);

@@ -16,6 +16,7 @@ import { parseIdentity } from "./processes.ts";
  * | `out`, `err` | the command, appended | its outputs, raw; `out.pipe` and `err.pipe` beside them with `output: "pipe"` |
  * | `output` | the command | `DROVER_OUTPUT` |
  * | `holes` | trim | the ranges of `out` and `err` that were given back to the disk (`log-cap.ts`) |
+ * | `transcript` | the daemon | what an agent said and did, derived from `out` and `err` |
  * | `id` | shim, first | its own stat line: pid, session, start time |
  * | `run` | shim or tombstone, never both | the ticket; lines below |
  * | `../ended/<folder>` | shim, last | a bell, never evidence |
@@ -33,6 +34,7 @@ export const FILES = {
   stderr: "err",
   output: "output",
   holes: "holes",
+  transcript: "transcript",
   id: "id",
   run: "run",
 } as const;

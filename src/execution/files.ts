@@ -100,6 +100,8 @@ export function openFiles(options: FilesOptions): Files {
   const hasOutput = (path: string): boolean =>
     [FILES.output, FILES.stdout].some((file) => (statOf(join(path, file))?.size ?? 0) > 0);
 
+  const wrote = (path: string): boolean => (statOf(join(path, FILES.output))?.size ?? 0) > 0;
+
   return {
     async tail(folder, stream, maxBytes) {
       // Most outputs are empty, and this is asked for both at each end.
@@ -148,14 +150,19 @@ export function openFiles(options: FilesOptions): Files {
       }
     },
 
-    async unmet(folder, target) {
+    async unmet(folder, given, said) {
       const path = pathOf(folder);
+      // Where it worked: a worktree, or the target's own folder.
+      const target: Target = { ...given, cwd: readPrepared(path)?.cwd ?? given.cwd };
       for (const expectation of target.expect) {
         const colon = expectation.indexOf(":");
         const kind = colon < 0 ? expectation : expectation.slice(0, colon);
         const argument = expectation.slice(colon + 1);
         let unmet: string | null = null;
-        if (kind === "output") unmet = hasOutput(path) ? null : "output expected, but nothing was printed or written";
+        if (kind === "output")
+          unmet = (target.kind === "agent" ? (said ?? "") !== "" || wrote(path) : hasOutput(path))
+            ? null
+            : "output expected, but nothing was printed or written";
         else if (kind === "changes" || kind === "commit") unmet = await unmetInRepository(path, target, kind);
         else if (kind === "file") unmet = unmetFile(target.cwd, argument);
         else if (kind === "cmd") unmet = await unmetCommand(path, target, argument);

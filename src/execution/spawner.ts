@@ -3,6 +3,7 @@ import type { FSWatcher } from "node:fs";
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, watch, writeFileSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { AppError, ensure } from "../core/errors.ts";
+import type { AgentTarget } from "../core/target.ts";
 import type { EndReport, EndRequest, Judgement, Launch, Spawner } from "../core/ports.ts";
 import type { Prepared } from "./attempt-folder.ts";
 import {
@@ -16,6 +17,8 @@ import {
   statOf,
   writeTombstone,
 } from "./attempt-folder.ts";
+import { adapterOf } from "./agents/index.ts";
+import { findProgram, openVersions, requireTested } from "./agents/program.ts";
 import type { Cgroups } from "./cgroups.ts";
 import { openCgroups } from "./cgroups.ts";
 import type { EnvironmentSources } from "./environment.ts";
@@ -50,6 +53,8 @@ export interface SpawnerOptions {
   readonly secretTimeoutMs?: number;
   /** An attempt without a ticket this long after it was asked means that the resident process is stuck. */
   readonly stuckMs?: number;
+  /** How long an agent's program may take to say its version. */
+  readonly agentProbeMs?: number;
   readonly logCap?: Partial<LogCap>;
   /** Where processes are looked up: `ps` where there is no /proc. */
   readonly processes?: ProcessTable["backend"];
@@ -57,13 +62,14 @@ export interface SpawnerOptions {
 
 const SECRET_TIMEOUT_MS = 30_000;
 const STUCK_MS = 5_000;
+const AGENT_PROBE_MS = 20_000;
 /** How often a deleted and made again folder of bells is noticed. */
 const BELLS_CHECK_MS = 5_000;
 
 /** Starts attempts by a resident process and shims that outlive us; `attempt-folder.ts` names the files. */
 export function openSpawner(options: SpawnerOptions): Spawner {
   const { runsFolder, log, shell = "/bin/sh", environment = process.env } = options;
-  const { secretTimeoutMs = SECRET_TIMEOUT_MS, stuckMs = STUCK_MS } = options;
+  const { secretTimeoutMs = SECRET_TIMEOUT_MS, stuckMs = STUCK_MS, agentProbeMs = AGENT_PROBE_MS } = options;
   ensure(isAbsolute(runsFolder), "the runs folder is absolute");
   const logCap: LogCap = { ...DEFAULT_LOG_CAP, ...options.logCap };
   const boot = bootId();
@@ -96,6 +102,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   }
   const fallocate = findTool("fallocate");
   const cgroups: Cgroups | null = options.cgroups === false ? null : openCgroups(runsFolder);
+  const versionOf = openVersions();
   const umask = process.umask().toString(8).padStart(4, "0");
 
   const replacedListeners: (() => void)[] = [];
@@ -154,44 +161,78 @@ export function openSpawner(options: SpawnerOptions): Spawner {
     return { ...report, proof: proved ? "proved_empty" : "not_proved" };
   };
 
+  /** The command line of an agent, for the program that its name leads to now. */
+  async function agentLine(launch: Launch, target: AgentTarget, cwd: string, composed: Record<string, string>) {
+    const adapter = adapterOf(target.provider);
+    const name = target.command?.[0] ?? adapter.program ?? target.provider;
+    const program = findProgram(name, composed["PATH"] ?? "", cwd);
+    if (program === null)
+      throw new AppError(
+        "not_found",
+        "agent_not_found",
+        `${target.provider} is not there: no program ${name} is found`,
+        {
+          hint: "Install it where the daemon's PATH finds it; `drover agent ls` says what is found.",
+        },
+      );
+    if (adapter.tested !== null && !target.untested) {
+      const probe = { environment: composed, cwd, timeoutMs: agentProbeMs, table };
+      requireTested(adapter, program, await versionOf(adapter, program, probe), target.untested);
+    }
+    return adapter.build({
+      target,
+      program,
+      session: launch.agent?.session ?? null,
+      environment: composed,
+      isRoot: process.getuid?.() === 0,
+    });
+  }
+
   return {
     bootId: boot,
 
     async prepare(launch) {
       const path = pathOf(launch.folder);
       const { target } = launch;
-      if (!isAbsolute(target.cwd))
-        throw new AppError(
-          "invalid",
-          "env_invalid",
-          `the working directory ${JSON.stringify(target.cwd)} is not absolute`,
-          { path: "cwd" },
-        );
+      const cwd = launch.cwd ?? target.cwd;
+      if (!isAbsolute(cwd))
+        throw new AppError("invalid", "env_invalid", `the working directory ${JSON.stringify(cwd)} is not absolute`, {
+          path: "cwd",
+        });
       const variables: Readonly<Record<string, string>> = {
         ...launch.variables,
         DROVER_OUTPUT: join(path, FILES.output),
       };
-      const open: EnvironmentSources = { daemon: environment, target, secrets: {}, variables };
-      const secrets = await resolveSecrets(target.secrets, {
+      const own = surroundingsFor(launch);
+      const open: EnvironmentSources = {
         daemon: environment,
-        cwd: target.cwd,
+        target: own,
+        secrets: {},
+        variables: { ...variables, ...own.variables },
+      };
+      const secrets = await resolveSecrets(own.secrets, {
+        daemon: environment,
+        cwd,
         environment: composeEnvironment({ ...open, variables: {} }),
         shell,
         timeoutMs: secretTimeoutMs,
         table,
       });
       const sources: EnvironmentSources = { ...open, secrets };
-      const composed = composeEnvironment(sources);
-      requireLaunchable(target.argv, composed);
+      const plain = composeEnvironment(sources);
+      const line =
+        target.kind === "command" ? { argv: target.argv, env: {} } : await agentLine(launch, target, cwd, plain);
+      const composed = { ...plain, ...line.env };
+      requireLaunchable(line.argv, composed);
       const { DROVER_RUN_TOKEN: _token, ...told } = variables;
       const wantsRepository = target.expect.some(
         (expectation) => expectation === "changes" || expectation === "commit",
       );
       const repository =
-        wantsRepository && statOf(target.cwd) !== null
-          ? await readRepository(openGit(target.cwd, composeEnvironment({ ...open, variables: {} }), table))
+        wantsRepository && statOf(cwd) !== null
+          ? await readRepository(openGit(cwd, composeEnvironment({ ...open, variables: {} }), table))
           : null;
-      const memory: Prepared = { cwd: target.cwd, variables: told, repository };
+      const memory: Prepared = { cwd, variables: told, repository };
       const shimPath = shim();
       makeFolder(path, launch, target.expect.length > 0 ? memory : null, valuesToScrub(sources));
       const cgroup = cgroups?.make(launch.folder) ?? null;
@@ -199,13 +240,13 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       const argv = [
         shimPath,
         path,
-        target.cwd,
+        cwd,
         launch.input.length > 0 ? join(path, FILES.stdin) : "/dev/null",
         umask,
         cgroup ?? "-",
         "-",
         target.output,
-        ...target.argv,
+        ...line.argv,
       ];
       prepared.set(launch.folder, { environment: composed, argv });
     },
@@ -282,6 +323,52 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       cgroups?.close();
     },
   };
+}
+
+interface Own {
+  readonly env: Record<string, string>;
+  readonly envPass: string[];
+  readonly secrets: Readonly<Record<string, string>>;
+  /** Nothing overrides these. */
+  readonly variables: Readonly<Record<string, string>>;
+}
+
+/**
+ * What a process gets besides the allow-list: the target's own, and for an agent what its account has. Keys and addresses
+ * in the daemon's environment are the default account's alone. Errors: `env_invalid` for a home that others can read.
+ */
+function surroundingsFor({ target, agent }: Launch): Own {
+  if (target.kind === "command") return { ...target, variables: {} };
+  const adapter = adapterOf(target.provider);
+  const account = agent?.account ?? null;
+  const home = account?.home ?? null;
+  const isOwnLogin = target.account === "default";
+  if (home !== null) requirePrivate(home);
+  const inherited = isOwnLogin
+    ? [...adapter.keys, ...(adapter.homeVariable === null ? [] : [adapter.homeVariable])]
+    : [];
+  return {
+    env: { ...adapter.off, ...account?.env, ...target.env },
+    envPass: [...target.envPass, ...inherited],
+    secrets: { ...account?.secrets, ...target.secrets },
+    variables: home === null || adapter.homeVariable === null ? {} : { [adapter.homeVariable]: home },
+  };
+}
+
+/** An account's home holds a login: it is made for its owner alone, and refused when others may look into it. */
+function requirePrivate(home: string): void {
+  const found = statOf(home);
+  if (found === null) {
+    mkdirSync(home, { recursive: true, mode: 0o700 });
+    return;
+  }
+  if (found.isDirectory() && (found.mode & 0o077) === 0) return;
+  throw new AppError(
+    "invalid",
+    "env_invalid",
+    found.isDirectory() ? `others can look into the account's home ${home}` : `the account's home ${home} is no folder`,
+    { path: home, hint: `chmod 700 ${home}` },
+  );
 }
 
 /** Makes the folder of an attempt and everything in it that is there before the ask. Errors: `no_space`. */

@@ -13,7 +13,18 @@ import { openSqlite } from "./sqlite-adapters.ts";
 import { runnerAt, runSync } from "./sqlite-run.ts";
 
 /** What stays small however long the history and the queue are, or is read whole on purpose. */
-const SMALL = ["hosts", "resources", "cap_sets", "keys", "claims", "settings", "accounts", "holds", "json_each", "list"];
+const SMALL = [
+  "hosts",
+  "resources",
+  "cap_sets",
+  "keys",
+  "claims",
+  "settings",
+  "accounts",
+  "holds",
+  "json_each",
+  "list",
+];
 /** A scan of one of these partial or ordered indexes is bounded by what is live, or by the statement's limit. */
 const BOUNDED = [
   "runs_live",

@@ -1,6 +1,6 @@
 /** A simulated host: its folders and processes as state, with the shim's steps and the daemon's in any order. */
 import { AppError } from "../../src/core/errors.ts";
-import type { EndReport, Files, Judgement, Launch, Spawner } from "../../src/core/ports.ts";
+import type { Agents, EndReport, Files, Judgement, Launch, Spawner, Worktrees } from "../../src/core/ports.ts";
 import type { Chance } from "./chance.ts";
 import { type Context, type HostTime, never } from "./time.ts";
 
@@ -19,6 +19,18 @@ export interface Plan {
   readonly output: string | null;
   readonly unmet: string | null;
 }
+
+/** A world of commands in their own folders: nobody asks for an agent or a tree there. */
+const absent = (): never => {
+  throw new Error("this world has commands only");
+};
+export const commandsOnly: { readonly agents: Agents; readonly worktrees: Worktrees } = {
+  agents: { traits: absent, read: absent, conclude: absent },
+  worktrees: { place: absent, make: absent, enter: absent, look: absent, remove: absent },
+};
+
+/** What a command of such a world is told to do. */
+export const habitOf = ({ target }: Launch): string => (target.kind === "command" ? (target.argv[1] ?? "") : "");
 
 interface Folder {
   readonly name: string;

@@ -5,13 +5,13 @@ import { loopPolicy, runPolicy } from "../../src/core/loop.ts";
 import type { Launch, Store } from "../../src/core/ports.ts";
 import type { LoopRecord, RunTree } from "../../src/core/records.ts";
 import type { Schedule } from "../../src/core/schedule.ts";
-import type { Target } from "../../src/core/target.ts";
+import type { CommandTarget } from "../../src/core/target.ts";
 import { type Engine, startEngine } from "../../src/engine/engine.ts";
 import type { EnginePorts, HeartbeatRequest, PointName } from "../../src/engine/ports.ts";
 import { operations } from "../../src/store/operations.ts";
 import { openMemoryStore } from "../../src/store/sqlite.ts";
 import { chanceOf } from "./chance.ts";
-import { createMachine, type Machine, type Plan } from "./machine.ts";
+import { commandsOnly, createMachine, habitOf, type Machine, type Plan } from "./machine.ts";
 import { clockOf, type Context, createContext, createHostTime, createTime, type HostTime, type Time } from "./time.ts";
 
 export const BEGINS_AT = Date.UTC(2026, 2, 2);
@@ -58,7 +58,7 @@ export interface Stage {
   rows<Row>(query: Parameters<ReturnType<typeof openMemoryStore>["rows"]>[0]): readonly Row[];
 }
 
-export const target = (argument: string): Target => ({
+export const target = (argument: string): CommandTarget => ({
   kind: "command",
   argv: ["work", argument],
   shell: false,
@@ -100,7 +100,7 @@ export function createStage(options: StageOptions = {}): Stage {
     chance: chance.fork("machine"),
     planOf(launch) {
       launches.push(launch);
-      return { ...usual, ...options.plans?.[launch.target.argv[1] ?? ""] };
+      return { ...usual, ...options.plans?.[habitOf(launch)] };
     },
     onStart: (attemptId) => starts.set(attemptId, (starts.get(attemptId) ?? 0) + 1),
     onEnd: () => undefined,
@@ -178,6 +178,7 @@ export function createStage(options: StageOptions = {}): Stage {
         ),
         spawner: machine.spawnerFor(context),
         files: machine.filesFor(context),
+        ...commandsOnly,
         notifier: { hook: async () => ({ exit: 0, tail: "" }) },
         startHeartbeat: (request) => startHeartbeat(context, request),
         signToken: ({ runId, depth }) => `token of ${runId} at ${depth}`,

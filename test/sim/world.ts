@@ -5,7 +5,7 @@ import { defaultLimits, type Limits } from "../../src/core/limits.ts";
 import { loopPolicy, runPolicy, type LoopPolicy } from "../../src/core/loop.ts";
 import type { Launch, Store } from "../../src/core/ports.ts";
 import type { Schedule } from "../../src/core/schedule.ts";
-import type { Target } from "../../src/core/target.ts";
+import type { CommandTarget } from "../../src/core/target.ts";
 import { startEngine, type Engine } from "../../src/engine/engine.ts";
 import type { EnginePorts, HeartbeatRequest } from "../../src/engine/ports.ts";
 import { operations } from "../../src/store/operations.ts";
@@ -14,7 +14,7 @@ import { openMemoryStore, type MemoryStore } from "../../src/store/sqlite.ts";
 import { Crash } from "../../src/store/sqlite-group.ts";
 import { type Chance, chanceOf } from "./chance.ts";
 import { type Broken, type Checks, createChecks } from "./checks.ts";
-import { createMachine, type Machine, type Plan } from "./machine.ts";
+import { commandsOnly, createMachine, habitOf, type Machine, type Plan } from "./machine.ts";
 import { plantIn, type Plant } from "./plants.ts";
 import {
   clockOf,
@@ -89,7 +89,7 @@ export interface World {
   drain(): Promise<void>;
 }
 
-const COMMAND: Pick<Target, "cwd" | "env" | "envPass" | "secrets" | "expect" | "output" | "shell"> = {
+const COMMAND: Pick<CommandTarget, "cwd" | "env" | "envPass" | "secrets" | "expect" | "output" | "shell"> = {
   cwd: "/",
   env: {},
   envPass: [],
@@ -98,7 +98,7 @@ const COMMAND: Pick<Target, "cwd" | "env" | "envPass" | "secrets" | "expect" | "
   output: "files",
   shell: false,
 };
-const targetOf = (habit: string): Target => ({ kind: "command", argv: ["work", habit], ...COMMAND });
+const targetOf = (habit: string): CommandTarget => ({ kind: "command", argv: ["work", habit], ...COMMAND });
 const HABITS = ["quick", "quick", "mixed", "mixed", "long", "hang", "fail", "tree"] as const;
 
 export function createWorld(options: WorldOptions): World {
@@ -163,7 +163,7 @@ export function createWorld(options: WorldOptions): World {
   // --- what processes do ---------------------------------------------------------------------------------------------
 
   function planOf(launch: Launch, fate: Chance): Plan {
-    const habit = launch.target.argv[1] ?? "quick";
+    const habit = habitOf(launch) || "quick";
     const quick = fate.int(20, 20_000);
     const plan: Plan = {
       durationMs: quick,
@@ -365,6 +365,7 @@ export function createWorld(options: WorldOptions): World {
         sweep: wrap("sweep", spawner.sweep),
       },
       files: { ...files, output: wrap("output", files.output), remove: wrap("remove", files.remove) },
+      ...commandsOnly,
       notifier: {
         hook: () =>
           through(host, context, "hook", async () => {
@@ -561,7 +562,7 @@ export function createWorld(options: WorldOptions): World {
   // --- what people do ------------------------------------------------------------------------------------------------
 
   const loopIds: string[] = [];
-  const habitOf = new Map<string, string>();
+  const habitOfLoop = new Map<string, string>();
   let names = 0;
   let quiet = false;
 
@@ -656,7 +657,7 @@ export function createWorld(options: WorldOptions): World {
     );
     if (made === null) return;
     loopIds.push(made.id);
-    habitOf.set(made.id, habit);
+    habitOfLoop.set(made.id, habit);
   }
 
   async function someRun(live: boolean): Promise<string | null> {
@@ -708,7 +709,7 @@ export function createWorld(options: WorldOptions): World {
         store.loops.runNow({ loopId, by: "person", parentRunId: null, limits: simLimits }),
       );
     } else if (what < 0.65) {
-      const habit = habitOf.get(loopId) ?? "quick";
+      const habit = habitOfLoop.get(loopId) ?? "quick";
       const change = {
         ...(people.hit(0.6) ? { schedule: someSchedule() } : {}),
         ...(people.hit(0.5) ? { policy: somePolicy(habit) } : {}),
