@@ -2,6 +2,7 @@
 import type { AppError } from "../core/errors.ts";
 import { badInput, type Field, type Fields, flagOf, type Json } from "../ops/fields.ts";
 import type { AnyOperation } from "../ops/operation.ts";
+import { readBytes } from "./source.ts";
 
 export interface Words {
   /** The words in front, up to the first flag. */
@@ -54,6 +55,7 @@ interface Known {
  * the flag as path.
  */
 export function parseArguments(operation: AnyOperation, words: readonly string[], cwd: string): Parsed {
+  const reading = { cwd, readBytes };
   const { input: fields, cli } = operation;
   const positionals = cli.positionals ?? [];
   const known = flagsOf(operation);
@@ -64,7 +66,7 @@ export function parseArguments(operation: AnyOperation, words: readonly string[]
   const put = (key: string, field: Field<unknown>, text: string, path: string): void => {
     if (Object.hasOwn(input, key) && !field.many)
       throw badInput(path, `${path} is given twice`, "Give it once.", "given_twice");
-    input[key] = field.read(text, path, { cwd }, input[key]);
+    input[key] = field.read(text, path, reading, input[key]);
   };
 
   for (let index = 0; index < words.length; index++) {

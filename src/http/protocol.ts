@@ -12,8 +12,8 @@ export const HEADERS = {
   runId: "drover-run-id",
 } as const;
 
-/** Bodies beyond this are refused before they are read to their end. */
-export const MAX_BODY_BYTES = 20 * 1024 * 1024;
+/** Bodies beyond this are refused before they are read to their end: the largest prompt in base64, and what goes with it. */
+export const MAX_BODY_BYTES = 24 * 1024 * 1024;
 
 /** One status for each kind, so that the kind can be told from the status. */
 export const STATUS_OF: { readonly [K in ErrorKind]: number } = {

@@ -8,6 +8,7 @@ import {
   loopPolicyFields,
   makeLoopPolicy,
   makeSchedule,
+  keepPrompt,
   makeTarget,
   runPolicyFields,
   scheduleFields,
@@ -33,6 +34,8 @@ export const operation = defineOperation({
       "loop add fetch --every 15m -- git fetch --all",
       'loop add report --cron "30 2 * * *" --tz Europe/Rome --timeout 40m --shell "make report | tee report.txt"',
       "loop add once --at +2h -- ./migrate.sh",
+      'loop add deps --cron "0 4 * * MON-FRI" --agent codex --prompt-file prompts/deps.md --expect commit',
+      "loop add tidy --every 1d --agent custom --agent-command ./agent.sh --prompt 'Tidy up.' -- --quick",
     ],
   },
   async run(context, input) {
@@ -52,13 +55,15 @@ export const operation = defineOperation({
         "Give exactly one of --every DURATION, --cron EXPRESSION, --at TIME, --dynamic.",
         "bad_schedule",
       );
-    const policy = await makeLoopPolicy(context, input, null);
+    const made = await makeTarget(context, input, null);
+    const { target, warnings } = made;
+    const policy = await makeLoopPolicy(context, input, target.kind, null);
     checkJitter(schedule, policy);
-    const target = await makeTarget(context, input, null);
+    await keepPrompt(context, made);
     const loop = await context.store.loops.add({
       draft: { name, schedule, target, policy, hostPin: context.hostId, managedBy: null },
       limits: context.settings.limits,
     });
-    return answerLoop(context, loop);
+    return answerLoop(context, loop, warnings);
   },
 });

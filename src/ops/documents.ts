@@ -1,5 +1,6 @@
 /** The records as JSON documents: what every surface shows. Times are ISO-8601 in UTC with milliseconds. Fields are only ever added. */
-import type { Instant } from "../core/ports.ts";
+import type { Usage } from "../core/agent.ts";
+import type { AccountView, Instant } from "../core/ports.ts";
 import type {
   AttemptRecord,
   EventRecord,
@@ -8,6 +9,7 @@ import type {
   RunTree,
   SlotRecord,
   StepRecord,
+  WorktreeRecord,
 } from "../core/records.ts";
 import { attemptStatuses, failureClasses, isLiveAttempt, runStatuses, stepStatuses } from "../core/run.ts";
 import { inWords } from "./fault-words.ts";
@@ -44,8 +46,11 @@ export interface AttemptDocument {
   readonly class: string | null;
   readonly message: string | null;
   readonly counted: boolean | null;
+  /** The session of an agent, with which a later attempt may go on. */
   readonly sessionId: string | null;
-  readonly usage: null;
+  readonly usage: Usage | null;
+  /** What else is known of an agent's end. */
+  readonly agent: Json;
   readonly endedBy: string | null;
   readonly logs: {
     readonly stdout: string;
@@ -97,11 +102,60 @@ export interface RunDocument {
   readonly exitCode: number | null;
   readonly error: { readonly class: string; readonly message: string } | null;
   readonly output: Json;
-  readonly usage: null;
+  /** Of an agent: the account that it works under. */
+  readonly account: string | null;
+  /** What all attempts used together; null in lists, and where nothing is known. */
+  readonly usage: Usage | null;
   readonly retryOf: string | null;
   readonly cancel: { readonly requestedAt: string; readonly by: string | null; readonly reason: string | null } | null;
-  readonly worktree: null;
+  /** null in lists, and for a run that works in its target's own folder. */
+  readonly worktree: WorktreeDocument | null;
 }
+
+export interface WorktreeDocument {
+  readonly path: string;
+  readonly repository: string | null;
+  readonly branch: string | null;
+  /** The commit that it was made from, and where that came from. */
+  readonly base: string | null;
+  readonly baseNote: string | null;
+  readonly state: string;
+  /** Whether it is there after its run has ended, and why. */
+  readonly kept: boolean;
+  readonly keptBecause: string | null;
+  readonly commits: number | null;
+  readonly diffStat: string | null;
+}
+
+export const toWorktreeDocument = (tree: WorktreeRecord): WorktreeDocument => ({
+  path: tree.path,
+  repository: tree.repository,
+  branch: tree.branch,
+  base: tree.base,
+  baseNote: tree.baseNote,
+  state: tree.state,
+  kept: tree.state === "kept",
+  keptBecause: tree.keptBecause,
+  commits: tree.commits,
+  diffStat: tree.diffStat,
+});
+
+export const worktreeKeys = {
+  path: string,
+  repository: nullable(string),
+  branch: nullable(string),
+  base: nullable(string),
+  baseNote: nullable(string),
+  state: oneOf(["making", "made", "kept", "removed"]),
+  kept: boolean,
+  keptBecause: nullable(string),
+  commits: nullable(integer),
+  diffStat: nullable(string),
+};
+
+const usageShape = nullable(
+  object({ inputTokens: integer, cachedInputTokens: integer, outputTokens: integer, costUsd: anything }),
+);
 
 export interface RunTreeDocument extends RunDocument {
   readonly steps: readonly StepDocument[];
@@ -142,6 +196,7 @@ export function toRunDocument(run: RunRecord): RunDocument {
     exitCode: run.exitStatus,
     error: run.error === null ? null : { ...run.error, message: inWords(run.error.message) },
     output: parsedOutput(run.output),
+    account: run.accountWish,
     usage: null,
     retryOf: run.retryOf,
     cancel:
@@ -176,10 +231,11 @@ const runKeys = {
   exitCode: nullable(integer),
   error: nullable(object({ class: oneOf(failureClasses), message: string })),
   output: anything,
-  usage: anything,
+  account: nullable(string),
+  usage: usageShape,
   retryOf: nullable(string),
   cancel: nullable(object({ requestedAt: instant, by: nullable(string), reason: nullable(string) })),
-  worktree: anything,
+  worktree: nullable(object(worktreeKeys)),
 };
 export const runShape: Shape = object(runKeys);
 
@@ -187,6 +243,23 @@ export const runShape: Shape = object(runKeys);
 export interface RunSurroundings {
   readonly hostNames: ReadonlyMap<string, string>;
   readonly pathOf: (folder: string, stream: "stdout" | "stderr") => string;
+}
+
+const usageOf = (attempt: AttemptRecord): Usage | null =>
+  attempt.usageTotal == null ? null : (parsedOutput(attempt.usageTotal) as Usage | null);
+
+/** What attempts used together; a price only where each says one. */
+function summed(attempts: readonly AttemptRecord[]): Usage | null {
+  const all = attempts.map(usageOf).filter((one) => one !== null);
+  if (all.length === 0) return null;
+  const sum = (key: "inputTokens" | "cachedInputTokens" | "outputTokens") =>
+    all.reduce((total, one) => total + one[key], 0);
+  return {
+    inputTokens: sum("inputTokens"),
+    cachedInputTokens: sum("cachedInputTokens"),
+    outputTokens: sum("outputTokens"),
+    costUsd: all.some((one) => one.costUsd === null) ? null : all.reduce((total, one) => total + (one.costUsd ?? 0), 0),
+  };
 }
 
 function toAttemptDocument(attempt: AttemptRecord, around: RunSurroundings): AttemptDocument {
@@ -205,8 +278,9 @@ function toAttemptDocument(attempt: AttemptRecord, around: RunSurroundings): Att
     class: attempt.class,
     message: attempt.message === null ? null : inWords(attempt.message),
     counted: attempt.counted,
-    sessionId: null,
-    usage: null,
+    sessionId: attempt.sessionRef,
+    usage: usageOf(attempt),
+    agent: attempt.agentEnd == null ? null : parsedOutput(attempt.agentEnd),
     endedBy: attempt.endedBy,
     logs:
       attempt.folder === null
@@ -240,7 +314,8 @@ const attemptShape: Shape = object({
   message: nullable(string),
   counted: nullable(boolean),
   sessionId: nullable(string),
-  usage: anything,
+  usage: usageShape,
+  agent: anything,
   endedBy: nullable(string),
   logs: nullable(object({ stdout: string, stderr: string, stdoutBytes: integer, stderrBytes: integer })),
   tail: nullable(string),
@@ -268,10 +343,15 @@ function toStepDocument(step: StepRecord, attempts: readonly AttemptRecord[], ar
 }
 
 export function toRunTreeDocument(tree: RunTree, around: RunSurroundings): RunTreeDocument {
-  return { ...toRunDocument(tree.run), steps: tree.steps.map((step) => toStepDocument(step, tree.attempts, around)) };
+  return {
+    ...toRunDocument(tree.run),
+    usage: summed(tree.attempts),
+    worktree: tree.worktree == null ? null : toWorktreeDocument(tree.worktree),
+    steps: tree.steps.map((step) => toStepDocument(step, tree.attempts, around)),
+  };
 }
 
-export const runTreeShape: Shape = object({
+const runTreeKeys = {
   ...runKeys,
   steps: listOf(
     object({
@@ -287,7 +367,10 @@ export const runTreeShape: Shape = object({
       attempts: listOf(attemptShape),
     }),
   ),
-});
+};
+export const runTreeShape: Shape = object(runTreeKeys);
+/** A run that was just started, and what is worth saying of it. */
+export const startedRunShape: Shape = object({ ...runTreeKeys, "warnings?": listOf(warningShape) });
 
 /** The newest attempt of a run, or the one with that number. */
 export function attemptOf(tree: RunTree, stepKey: string, number: number | null): AttemptRecord | null {
@@ -399,6 +482,79 @@ export const loopKeys = {
   updatedAt: instant,
 };
 export const loopShape: Shape = object(loopKeys);
+
+// --- Accounts ------------------------------------------------------------------------------------------------------------
+
+export interface AccountDocument {
+  /** `<provider>:<name>` */
+  readonly id: string;
+  readonly provider: string;
+  readonly name: string;
+  /** null: the user's own configuration. */
+  readonly home: string | null;
+  readonly enabled: boolean;
+  readonly status: string;
+  /** Attempts at work under it, and how many may be. */
+  readonly active: number;
+  readonly cap: number | null;
+  readonly holds: readonly HoldDocument[];
+  /** Limits in a row without success between them. */
+  readonly limitEnds: number;
+  readonly env: Readonly<Record<string, string>>;
+  /** Where the values come from; never a value. */
+  readonly secrets: Readonly<Record<string, string>>;
+  readonly lastUsedAt: string | null;
+  /** null: it has no row, nobody changed it and no limit was seen. */
+  readonly createdAt: string | null;
+}
+
+export interface HoldDocument {
+  /** null: until a person releases it. */
+  readonly untilAt: string | null;
+  readonly reason: string;
+  readonly source: string;
+  readonly createdAt: string;
+}
+
+export const toAccountDocument = ({ account, holds, active, cap }: AccountView): AccountDocument => ({
+  id: account.id,
+  provider: account.provider,
+  name: account.name,
+  home: account.home,
+  enabled: account.enabled,
+  status: account.status,
+  active,
+  cap,
+  holds: holds.map((hold) => ({
+    untilAt: isoOrNull(hold.untilAt),
+    reason: hold.reason,
+    source: hold.source,
+    createdAt: iso(hold.createdAt),
+  })),
+  limitEnds: account.limitEnds,
+  env: account.env,
+  secrets: account.secrets,
+  lastUsedAt: isoOrNull(account.lastUsedAt),
+  createdAt: account.createdAt === 0 ? null : iso(account.createdAt),
+});
+
+export const accountKeys = {
+  id: string,
+  provider: string,
+  name: string,
+  home: nullable(string),
+  enabled: boolean,
+  status: oneOf(["ok", "throttled", "quota", "auth", "unknown"]),
+  active: integer,
+  cap: nullable(integer),
+  holds: listOf(object({ untilAt: nullable(instant), reason: string, source: string, createdAt: instant })),
+  limitEnds: integer,
+  env: anything,
+  secrets: anything,
+  lastUsedAt: nullable(instant),
+  createdAt: nullable(instant),
+};
+export const accountShape: Shape = object(accountKeys);
 
 // --- Slots, events -------------------------------------------------------------------------------------------------------
 

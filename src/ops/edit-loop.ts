@@ -7,13 +7,14 @@ import {
   loopPolicyFields,
   makeLoopPolicy,
   makeSchedule,
+  keepPrompt,
   makeTarget,
   runPolicyFields,
   scheduleFields,
   targetFields,
 } from "./work.ts";
 
-const TARGET_KEYS = ["command", "shell", "cwd", "env", "envPass", "secret", "expect", "output"] as const;
+const TARGET_KEYS = Object.keys(targetFields);
 const POLICY_KEYS = [...Object.keys(loopPolicyFields), ...Object.keys(runPolicyFields)];
 
 export const operation = defineOperation({
@@ -32,16 +33,26 @@ export const operation = defineOperation({
   cli: {
     positionals: ["loop"],
     rest: "command",
-    examples: ["loop edit fetch --every 5m", "loop edit report --timeout 0s --attempts 3"],
+    examples: [
+      "loop edit fetch --every 5m",
+      "loop edit report --timeout 0s --attempts 3",
+      "loop edit deps --prompt-file prompts/deps.md --account work",
+    ],
     notes: ["--env, --env-pass, --secret, --expect and --label replace what was there."],
   },
   async run(context, input) {
     const given = (keys: readonly string[]) =>
-      keys.some((key) => (input as Record<string, unknown>)[key] !== undefined);
+      keys.some((key) => ![undefined, false].includes((input as Record<string, unknown>)[key] as undefined));
     const before = await findLoop(context.store, input.loop);
     const schedule = await makeSchedule(context, input);
-    const policy = given(POLICY_KEYS) ? await makeLoopPolicy(context, input, before.policy) : null;
-    const target = given(TARGET_KEYS) ? await makeTarget(context, input, before.target) : null;
+    const made = given(TARGET_KEYS) ? await makeTarget(context, input, before.target) : null;
+    const target = made?.target ?? null;
+    const kind = target?.kind ?? before.target.kind;
+    const isOtherKind = kind !== before.target.kind;
+    const policy =
+      given(POLICY_KEYS) || isOtherKind
+        ? await makeLoopPolicy(context, input, kind, { policy: before.policy, kind: before.target.kind })
+        : null;
     if (schedule === null && policy === null && target === null) {
       const { describeTarget } = await import("../core/target.ts");
       throw badInput(
@@ -52,6 +63,7 @@ export const operation = defineOperation({
       );
     }
     if (schedule !== null || policy !== null) checkJitter(schedule ?? before.schedule, policy ?? before.policy);
+    if (made !== null) await keepPrompt(context, made);
     const loop = await context.store.loops.edit({
       loopId: before.id,
       change: {
@@ -61,6 +73,6 @@ export const operation = defineOperation({
       },
       limits: context.settings.limits,
     });
-    return answerLoop(context, loop);
+    return answerLoop(context, loop, made?.warnings);
   },
 });

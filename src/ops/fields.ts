@@ -11,6 +11,8 @@ export type Json = null | boolean | number | string | readonly Json[] | { readon
 export interface Reading {
   /** The caller's working directory: relative paths are the caller's, not the daemon's. */
   readonly cwd: string;
+  /** All bytes of a file, or of standard input for `-`, as base64. Errors: AppError of what cannot be read, with `path`. */
+  readBytes(file: string, path: string): string;
 }
 
 /** One input of an operation: how it is read from text, checked as JSON, and described. */
@@ -231,6 +233,40 @@ export function texts(
     traits,
     { schema: { type: "array", items: { type: "string" } }, read, check, many: true },
     "TEXT",
+  );
+}
+
+/** Bytes that need not be text; in JSON a text, or `{"base64": ...}`. */
+export interface Bytes {
+  readonly base64: string;
+}
+
+function checkBytes(value: unknown, path: string): Bytes {
+  if (typeof value === "string") return { base64: Buffer.from(checkText(value, path)).toString("base64") };
+  const { base64 } = (typeof value === "object" && value !== null ? value : {}) as { readonly base64?: unknown };
+  if (typeof base64 !== "string" || Buffer.from(base64, "base64").toString("base64") !== base64)
+    throw badInput(path, `${path} must be a text, or {"base64": ...}`);
+  return { base64 };
+}
+
+/** Bytes given as text; `-` reads standard input. */
+export function bytes(about: string, traits: Traits = {}): Field<Bytes | undefined> {
+  const read = (given: string, path: string, { readBytes }: Reading): Json =>
+    given === "-" ? { base64: readBytes("-", path) } : checkText(given, path);
+  return field(about, traits, { schema: { type: "string" }, read, check: checkBytes }, "TEXT");
+}
+
+/** The bytes of a file that the command line reads; in JSON the same as `bytes`. */
+export function fileBytes(about: string, traits: Traits = {}): Field<Bytes | undefined> {
+  const read = (given: string, path: string, { cwd, readBytes }: Reading): Json => {
+    if (checkText(given, path) === "") throw badInput(path, `${path} is empty`, "Give the name of a file.");
+    return { base64: readBytes(given === "-" ? given : absolute(cwd, given), path) };
+  };
+  return field(
+    about,
+    { completes: "file", ...traits },
+    { schema: { type: "string" }, read, check: checkBytes },
+    "FILE",
   );
 }
 

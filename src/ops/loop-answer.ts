@@ -44,7 +44,12 @@ function longJitter(next: readonly UpcomingDocument[], jitterMs: number): readon
   ];
 }
 
-export async function answerLoop(context: StoreContext, loop: LoopRecord): Promise<LoopAnswer> {
+/** @param more what else is worth saying of what was done */
+export async function answerLoop(
+  context: StoreContext,
+  loop: LoopRecord,
+  more: readonly Warning[] = [],
+): Promise<LoopAnswer> {
   const { schedule, status, archivedAt, nextAt } = loop;
   const now = context.clock.now();
   const fires = status === "active" && archivedAt === null;
@@ -60,6 +65,6 @@ export async function answerLoop(context: StoreContext, loop: LoopRecord): Promi
   return {
     ...toLoopDocument(loop),
     upcoming: expiresAt === null ? next : next.filter((one) => Date.parse(one.at) < expiresAt),
-    warnings: [...(fires ? notFiring(await context.daemon()) : []), ...longJitter(next, loop.policy.jitterMs)],
+    warnings: [...more, ...(fires ? notFiring(await context.daemon()) : []), ...longJitter(next, loop.policy.jitterMs)],
   };
 }

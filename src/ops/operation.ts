@@ -1,5 +1,8 @@
 /** The vocabulary of operations: everything anyone can do, defined once, projected to every surface. */
-import type { Instant, Store } from "../core/ports.ts";
+import type { TranscriptEntry } from "../core/agent.ts";
+import type { Instant, Store, WorktreeState } from "../core/ports.ts";
+import type { AccountRecord, WorktreeRecord } from "../core/records.ts";
+import type { Permission, Provider } from "../core/target.ts";
 import type { Fields, InputOf } from "./fields.ts";
 import type { Places } from "./places.ts";
 import type { Settings } from "./settings.ts";
@@ -33,6 +36,79 @@ interface Surroundings {
   readonly build: Build;
   readonly places: Places;
   readonly settings: Settings;
+  readonly agents: AgentTools;
+}
+
+/** What is known of a provider's command line without a look at the machine. */
+export interface AgentFacts {
+  readonly provider: Provider;
+  /** Name of the program on PATH; null where the target names it. */
+  readonly program: string | null;
+  /** How it gets onto a machine; null where nothing is to be said. */
+  readonly install: string | null;
+  /** Versions that were tried: from `min`, up to but without `below`; null: any. */
+  readonly tested: { readonly min: string; readonly below: string } | null;
+  /** The variable that names an account's home; null: its accounts differ by variables only. */
+  readonly homeVariable: string | null;
+  /** The provider's credentials and base addresses: none of them reaches another account. */
+  readonly keys: readonly string[];
+  /** Arguments of the provider's own login; null where there is none. */
+  readonly loginArgs: readonly string[] | null;
+  readonly permissions: readonly Permission[];
+  readonly capabilities: {
+    readonly resume: boolean;
+    readonly presetSession: boolean;
+    readonly usage: boolean;
+    readonly cost: boolean;
+    readonly jsonEvents: boolean;
+  };
+}
+
+/** What was found of a provider's command line on this host. */
+export interface AgentPresence {
+  /** Where it lies; null when it is not found. */
+  readonly file: string | null;
+  /** null when it did not say. */
+  readonly version: string | null;
+  /** Whether that version was tried; null when it is not known. */
+  readonly tested: boolean | null;
+  /** Why it did not say its version. */
+  readonly fault: string | null;
+}
+
+/** What the provider itself says of a login; `loggedIn` null where it cannot say. */
+export interface LoginState {
+  readonly loggedIn: boolean | null;
+  /** A few words for people; holds no secret. */
+  readonly detail: string;
+}
+
+/** Agent command lines, as this host has them. */
+export interface AgentTools {
+  about(provider: Provider): Promise<AgentFacts>;
+  /** Looks for the program and asks it for its version, within `limits.agentProbeMs`. */
+  find(provider: Provider): Promise<AgentPresence>;
+  /** Asks the provider's command line, within the same limit. @param account null for the user's own login that nobody changed */
+  probeLogin(provider: Provider, account: AccountRecord | null): Promise<LoginState>;
+}
+
+/** A worktree below our folder that no record knows. */
+export interface StrayTree {
+  /** What git says of it, in the form of a record; its run is not known, and `runId` is empty. */
+  readonly record: WorktreeRecord;
+  readonly state: WorktreeState;
+}
+
+/** The worktrees of this host. */
+export interface WorktreeTools {
+  look(record: WorktreeRecord): Promise<WorktreeState>;
+  /** Removes it when it holds nothing, or with `discard`, which keeps a rescue ref. Errors: AppError `workspace`. */
+  remove(
+    record: WorktreeRecord,
+    discard: boolean,
+  ): Promise<{ readonly removed: boolean; readonly state: WorktreeState }>;
+  /** Trees below our folder that are none of these. @param known paths of all records of this host */
+  strays(known: readonly string[]): Promise<readonly StrayTree[]>;
 }
 
 /** What is known of the daemon where an operation runs. */
@@ -52,6 +128,9 @@ export interface StoreContext extends Surroundings {
   findProgram(name: string, cwd: string, path: string | undefined): Promise<string | null>;
   /** Whether a folder is there. */
   isFolder(path: string): boolean;
+  /** Whether what this host starts is root. */
+  readonly isRoot: boolean;
+  readonly trees: WorktreeTools;
 }
 
 export interface ActContext extends StoreContext {
@@ -93,6 +172,17 @@ export interface OutputFiles {
   follow(request: OutputRequest, ended: AbortSignal, signal: AbortSignal): AsyncIterable<string>;
   /** Where the file lies. */
   pathOf(folder: string, stream: "stdout" | "stderr"): string;
+  /** What an agent said and did, so far. Errors: AppError not_found `logs_gone`. */
+  transcript(folder: string): AsyncIterable<TranscriptEntry>;
+  /** The same, and then what comes; ends as `follow` does. */
+  followTranscript(folder: string, ended: AbortSignal, signal: AbortSignal): AsyncIterable<TranscriptEntry>;
+}
+
+/** A program that is given this process's terminal. */
+export interface TerminalCommand {
+  readonly argv: readonly [string, ...string[]];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
 }
 
 /** One finding of `doctor`. */
@@ -124,6 +214,11 @@ export interface LocalContext extends Surroundings {
   /** Probes for `doctor` that need more than the store. */
   inspect(fix: boolean): Promise<readonly Finding[]>;
   wait(ms: number): Promise<void>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Whether this process reads from a terminal and writes to one. */
+  readonly hasTerminal: boolean;
+  /** Runs a program on this process's terminal to its end; answers its exit status, 128 and the signal's number for a signal. */
+  attach(command: TerminalCommand): Promise<number>;
 }
 
 interface ContextOf {

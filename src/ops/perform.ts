@@ -89,16 +89,21 @@ async function emptyReading(world: World): Promise<OpenContext> {
       output: {
         read: nothing,
         follow: nothing,
+        transcript: nothing,
+        followTranscript: nothing,
         pathOf: (folder, stream) => `${places.runs}/${folder}/${stream}`,
       },
       findProgram: async () => null,
       isFolder: () => false,
+      isRoot: world.isRoot,
+      agents: world.agents,
+      trees: world.trees,
     },
     close: async () => {},
   };
 }
 
-async function* nothing(): AsyncGenerator<string> {}
+async function* nothing(): AsyncGenerator<never> {}
 
 async function write(world: World, operation: AnyOperation, input: unknown): Promise<unknown> {
   const deadline = performance.now() + LOCK_PATIENCE_MS;
@@ -170,5 +175,9 @@ async function localContext(world: World, operation: AnyOperation): Promise<Loca
     beDaemon: (mode) => world.beDaemon(mode),
     inspect: (fix) => world.inspect(fix),
     wait: (ms) => world.wait(ms),
+    agents: world.agents,
+    env: world.env,
+    hasTerminal: world.hasTerminal,
+    attach: (command) => world.attach(command),
   };
 }

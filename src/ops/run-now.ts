@@ -1,10 +1,10 @@
-import { runTreeShape, toRunTreeDocument } from "./documents.ts";
+import { startedRunShape, toRunTreeDocument } from "./documents.ts";
 import { duration, flag, pairs } from "./fields.ts";
 import { surroundingsOf } from "./run-answer.ts";
 import { findRun } from "./find.ts";
 import { badInput } from "./fields.ts";
 import { defineOperation } from "./operation.ts";
-import { makeRunPolicy, makeTarget, runPolicyFields, targetFields } from "./work.ts";
+import { keepPrompt, makeRunPolicy, makeTarget, runPolicyFields, targetFields } from "./work.ts";
 
 /** How the command line waits for a run: shared by all commands that start one. */
 export const waitFields = {
@@ -17,7 +17,7 @@ export const operation = defineOperation({
   name: "run",
   where: "act",
   start: true,
-  summary: "Run a command now, under the limits, and wait for its end",
+  summary: "Run a command or an agent now, under the limits, and wait for its end",
   input: {
     ...targetFields,
     ...runPolicyFields,
@@ -26,7 +26,7 @@ export const operation = defineOperation({
     detach: flag("return at once and print the run's id", { short: "d" }),
     ...waitFields,
   },
-  output: runTreeShape,
+  output: startedRunShape,
   cli: {
     rest: "command",
     waits: { unless: "detach" },
@@ -36,6 +36,7 @@ export const operation = defineOperation({
       "run -- make test",
       "run --timeout 10m --attempts 3 --shell 'make test | tee log'",
       "run --detach -- ./long.sh",
+      "run --agent claude --prompt 'Fix the failing test, run it, say what was wrong.'",
     ],
     notes: [
       "Its exit status is the run's: 0, 1 when it failed, 124 when it timed out, 130 when it was cancelled,",
@@ -46,14 +47,16 @@ export const operation = defineOperation({
     if (input.input !== undefined)
       throw badInput(
         "--input",
-        "a command takes no inputs: workflows do, which this version does not have",
+        "commands and agents take no inputs: workflows do, which this version does not have",
         "Use --env K=V.",
         "not_available",
       );
-    const policy = await makeRunPolicy(input);
-    const target = await makeTarget(context, input, null);
+    const made = await makeTarget(context, input, null);
+    const { target, warnings } = made;
+    const policy = await makeRunPolicy(context, input, target.kind);
+    await keepPrompt(context, made);
     const { run } = await context.store.runs.add({
-      kind: "command",
+      kind: target.kind,
       target,
       policy,
       originKind: context.caller.parentRunId === null ? "person" : "run",
@@ -64,6 +67,6 @@ export const operation = defineOperation({
       limits: context.settings.limits,
     });
     const tree = await findRun(context.store, run.id);
-    return toRunTreeDocument(tree, await surroundingsOf(context));
+    return { ...toRunTreeDocument(tree, await surroundingsOf(context)), warnings };
   },
 });

@@ -3,9 +3,20 @@ import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { AppError } from "../core/errors.ts";
 import { formatDuration } from "../core/duration.ts";
+import type { Limits } from "../core/limits.ts";
 import type { LoopPolicy, RunPolicy } from "../core/loop.ts";
 import type { Schedule, ScheduleFlags } from "../core/schedule.ts";
 import type { Target } from "../core/target.ts";
+import {
+  agentCandidate,
+  agentFields,
+  agentFlagIn,
+  type PromptBytes,
+  requireAgent,
+  settleWorktree,
+  WORKTREE_MODES,
+} from "./agent-target.ts";
+import type { Warning } from "./documents.ts";
 import {
   badInput,
   choice,
@@ -40,7 +51,6 @@ function absent(about: string, part: string, { value = true }: { readonly value?
   };
 }
 
-const agents = "agents";
 export const targetFields = {
   command: texts("the command and its arguments, after --", { empty: true, placeholder: "COMMAND" }),
   shell: text("a shell string to run with /bin/sh -c", { placeholder: "STRING" }),
@@ -54,26 +64,24 @@ export const targetFields = {
   output: choice("how output is kept; pipe is for programs that empty their own outputs", ["files", "pipe"], {
     fallback: "files",
   }),
-  agent: absent("an agent to run", agents),
-  prompt: absent("the agent's prompt", agents),
-  promptFile: absent("a file with the agent's prompt", agents),
-  model: absent("the agent's model", agents),
-  permission: absent("what the agent may do", agents),
-  allowRoot: absent("lets the agent run as root", agents, { value: false }),
-  untested: absent("takes a version of the agent that was not tried", agents, { value: false }),
-  agentCommand: absent("the command of a custom agent", agents),
+  ...agentFields,
+  worktree: choice("whether to work in a git worktree of its own", WORKTREE_MODES, {
+    fallback: "off for commands, auto for agents",
+  }),
   workflow: absent("a workflow to run", "workflows"),
-  account: absent("the account to use", "accounts"),
   pool: absent("the pool of accounts to use", "pools"),
-  worktree: absent("whether to work in a worktree of its own", "worktrees"),
   project: absent("the project that the work belongs to", "projects"),
 } as const;
 
 export const runPolicyFields = {
   attempts: integer("tries until the run has failed", { min: 1, max: 1_000, fallback: "1" }),
   backoffMs: duration("first pause before another try; doubles up to an hour", { fallback: "60s" }),
-  timeoutMs: duration("longest time of one try while the host is awake; 0s for none", { fallback: "none" }),
-  idleTimeoutMs: duration("longest time without output; 0s for none", { fallback: "none" }),
+  timeoutMs: duration("longest time of one try while the host is awake; 0s for none", {
+    fallback: "none, 2h for agents",
+  }),
+  idleTimeoutMs: duration("longest time without output, of an agent without progress; 0s for none", {
+    fallback: "none, 15m for agents",
+  }),
   graceMs: duration("time from TERM to KILL", { fallback: "10s" }),
   priority: integer("place in the queue: a point is worth a minute of waiting", {
     min: -1_000,
@@ -159,6 +167,7 @@ const SCHEMA_HINTS: { readonly [path: string]: string } = {
   "--secret": "Write it as in --secret API_KEY=env:API_KEY or API_KEY=file:/path.",
   "--expect": "Write it as in --expect output or --expect file:report.txt.",
   "--label": "Write it as in --label nightly,team/build.",
+  "--account": "Give an account's name: `drover account ls` lists them.",
   "--on-finish": "Put what is long into a script, and give its path.",
   "--on-failure": "Put what is long into a script, and give its path.",
 };
@@ -168,6 +177,7 @@ const TARGET_FLAGS: { readonly [key: string]: string } = {
   argv: "command",
   envPass: "--env-pass",
   secrets: "--secret",
+  provider: "--agent",
 };
 const flagAt = (path: readonly PropertyKey[]): string => {
   const [first = "target", second] = path.map(String);
@@ -183,58 +193,137 @@ const hasTarget = (input: TargetInput): boolean =>
 const splitWords = (one: string): string[] =>
   /^(output|changes|commit)(,(output|changes|commit))+$/.test(one) ? one.split(",") : [one];
 
+/** A target, and what is worth saying of it. */
+export interface MadeTarget {
+  readonly target: Target;
+  readonly warnings: readonly Warning[];
+  /** A prompt that is to be stored; null when there is none, or the one before stays. */
+  readonly prompt: PromptBytes | null;
+}
+
 /**
- * The target that the input describes, over one that is there (an edit): what is not given stays.
- * Errors: AppError invalid with the input's path; not_found `cwd_not_found`, `command_not_found` for what this host lacks now.
+ * The target that the input describes, over one that is there (an edit): what is not given stays. Nothing is stored.
+ * Errors: AppError invalid with the input's path; not_found `cwd_not_found`, `command_not_found`,
+ * `agent_not_found`, `no_such_account` for what this host lacks now.
  */
-export async function makeTarget(context: StoreContext, input: TargetInput, before: Target | null): Promise<Target> {
-  if (input.shell !== undefined && input.command !== undefined && input.command.length > 0)
+export async function makeTarget(
+  context: StoreContext,
+  input: TargetInput,
+  before: Target | null,
+): Promise<MadeTarget> {
+  const isAgent = wantsAgent(input, before);
+  const around = surroundings(input, before);
+  const { agentTarget, commandTarget } = await import("../core/target.ts");
+  let target: Target;
+  let prompt: PromptBytes | null = null;
+  if (isAgent) {
+    const old = before?.kind === "agent" ? before : null;
+    const made = agentCandidate(context, input, old);
+    prompt = made.prompt;
+    const worktree = input.worktree ?? old?.worktree ?? "auto";
+    target = checkWith(
+      agentTarget,
+      { ...made.candidate, prompt: prompt?.ref ?? old?.prompt, worktree, ...around },
+      flagAt,
+    );
+  } else {
+    const old = before?.kind === "command" ? before : null;
+    const argv =
+      input.shell !== undefined ? ["/bin/sh", "-c", input.shell] : input.command?.length ? input.command : old?.argv;
+    target = checkWith(
+      commandTarget,
+      {
+        kind: "command",
+        argv,
+        shell: input.shell !== undefined || (!hasTarget(input) && old?.shell === true),
+        ...present({ worktree: input.worktree ?? old?.worktree }),
+        ...around,
+      },
+      flagAt,
+    );
+  }
+  requireCwd(context, target.cwd);
+  if (target.kind === "agent") await requireAgent(context, target);
+  else if (!target.shell && (await context.findProgram(target.argv[0], target.cwd, target.env["PATH"])) === null)
+    throw noProgram(context, target.argv[0], target.cwd);
+  const writes = target.kind === "agent" && target.permission !== "read-only";
+  const { mode, warnings } = settleWorktree(target.worktree ?? "off", target.cwd, writes);
+  return { target: target.worktree === undefined ? target : { ...target, worktree: mode }, warnings, prompt };
+}
+
+/** Stores the prompt of a target, before the target itself is stored: when nothing can be refused any more. */
+export async function keepPrompt({ store }: StoreContext, { prompt }: MadeTarget): Promise<void> {
+  if (prompt === null) return;
+  await store.prompts.put({ digest: prompt.ref.digest, content: prompt.content, bytes: prompt.ref.bytes });
+}
+
+/** Whether the input, over what is there, means an agent. Errors: AppError invalid `contradiction`, `missing_target`. */
+function wantsAgent(input: TargetInput, before: Target | null): boolean {
+  const hasCommand = input.command !== undefined && input.command.length > 0;
+  if (input.shell !== undefined && hasCommand)
     throw badInput("--shell", "--shell and -- COMMAND contradict each other", "Give one of them.", "contradiction");
-  if (before === null && !hasTarget(input))
+  const flag = agentFlagIn(input);
+  // What stands after -- are the arguments of a custom agent's program where that is named.
+  const names =
+    input.shell !== undefined ? "--shell" : hasCommand && input.agentCommand === undefined ? "-- COMMAND" : null;
+  const agent = input.agent === undefined ? flag : "--agent";
+  if (names !== null) {
+    if (agent === null) return false;
+    throw badInput(
+      agent,
+      `${agent} and ${names} contradict each other`,
+      "Give one of them; the arguments of a custom agent go after --, with --agent-command.",
+      "contradiction",
+    );
+  }
+  if (input.agent !== undefined || before?.kind === "agent") return true;
+  if (flag !== null)
+    throw badInput(
+      flag,
+      `${flag} is for an agent, and none is named`,
+      "Add --agent claude, codex or custom.",
+      "missing_target",
+    );
+  if (before === null)
     throw badInput(
       "command",
       "there is nothing to run",
-      "Give a command after --, or --shell STRING.",
+      "Give a command after --, --shell STRING, or --agent PROVIDER with --prompt TEXT.",
       "missing_target",
     );
-  const { commandTarget } = await import("../core/target.ts");
-  const argv =
-    input.shell !== undefined ? ["/bin/sh", "-c", input.shell] : input.command?.length ? input.command : before?.argv;
+  return false;
+}
+
+function surroundings(input: TargetInput, before: Target | null) {
   const cwd = input.cwd ?? before?.cwd;
   if (cwd === undefined)
     throw badInput("cwd", "the working directory is missing", "Give an absolute path.", "missing_value");
-  const target = checkWith(
-    commandTarget,
+  return {
+    cwd,
+    env: input.env ?? before?.env ?? {},
+    envPass: input.envPass ?? before?.envPass ?? [],
+    secrets: input.secret ?? before?.secrets ?? {},
+    expect: input.expect?.flatMap(splitWords) ?? before?.expect ?? [],
+    output: input.output ?? before?.output ?? "files",
+  };
+}
+
+function requireCwd(context: StoreContext, cwd: string): void {
+  if (context.isFolder(cwd)) return;
+  const isThere = existsSync(cwd);
+  throw new AppError(
+    "not_found",
+    "cwd_not_found",
+    isThere
+      ? `the working directory ${JSON.stringify(cwd)} is no folder`
+      : `the working directory ${JSON.stringify(cwd)} is not there`,
     {
-      kind: "command",
-      argv,
-      shell: input.shell !== undefined || (!hasTarget(input) && before?.shell === true),
-      cwd,
-      env: input.env ?? before?.env ?? {},
-      envPass: input.envPass ?? before?.envPass ?? [],
-      secrets: input.secret ?? before?.secrets ?? {},
-      expect: input.expect?.flatMap(splitWords) ?? before?.expect ?? [],
-      output: input.output ?? before?.output ?? "files",
+      path: "--cwd",
+      hint: isThere
+        ? "Name the folder that holds it with --cwd."
+        : "Make the folder first, or name another with --cwd.",
     },
-    flagAt,
   );
-  if (!context.isFolder(target.cwd))
-    throw new AppError(
-      "not_found",
-      "cwd_not_found",
-      existsSync(target.cwd)
-        ? `the working directory ${JSON.stringify(target.cwd)} is no folder`
-        : `the working directory ${JSON.stringify(target.cwd)} is not there`,
-      {
-        path: "--cwd",
-        hint: existsSync(target.cwd)
-          ? "Name the folder that holds it with --cwd."
-          : "Make the folder first, or name another with --cwd.",
-      },
-    );
-  if (!target.shell && (await context.findProgram(target.argv[0], target.cwd, target.env["PATH"])) === null)
-    throw noProgram(context, target.argv[0], target.cwd);
-  return target;
 }
 
 /** Why a word is no program: a path may name a folder, or a file that nobody made executable. */
@@ -273,28 +362,56 @@ const runPolicyOf = (input: RunPolicyInput) =>
     labels: input.label,
   });
 
-/** Errors: AppError invalid. */
-export async function makeRunPolicy(input: RunPolicyInput): Promise<RunPolicy> {
+/** Time limits that follow from what runs, where none are given: an agent without them would never be ended. */
+const limitsOf = (kind: Target["kind"], limits: Limits) =>
+  kind === "agent"
+    ? { timeoutMs: limits.agentTimeoutMs, idleTimeoutMs: limits.agentIdleTimeoutMs }
+    : { timeoutMs: null, idleTimeoutMs: null };
+
+/** @param kind of what the run runs. Errors: AppError invalid. */
+export async function makeRunPolicy(
+  { settings }: StoreContext,
+  input: RunPolicyInput,
+  kind: Target["kind"],
+): Promise<RunPolicy> {
   const { runPolicy } = await import("../core/loop.ts");
-  return checkWith(runPolicy, runPolicyOf(input), flagAt);
+  return checkWith(runPolicy, { ...limitsOf(kind, settings.limits), ...runPolicyOf(input) }, flagAt);
+}
+
+/** The policy that is there, and what ran under it. */
+export interface PolicyBefore {
+  readonly policy: LoopPolicy;
+  readonly kind: Target["kind"];
+}
+
+/** A time limit that was not chosen goes with the kind that it was made for. */
+function keptLimits({ policy, kind: old }: PolicyBefore, kind: Target["kind"], limits: Limits) {
+  const [was, is] = [limitsOf(old, limits), limitsOf(kind, limits)];
+  const keep = (key: "timeoutMs" | "idleTimeoutMs") => (policy[key] === was[key] ? is[key] : policy[key]);
+  return { timeoutMs: keep("timeoutMs"), idleTimeoutMs: keep("idleTimeoutMs") };
 }
 
 /** The policy that the input describes, over one that is there. Errors: AppError invalid, `bad_time`. */
 export async function makeLoopPolicy(
   context: StoreContext,
   input: RunPolicyInput & LoopPolicyInput & { readonly tz?: string | undefined },
-  before: LoopPolicy | null,
+  kind: Target["kind"],
+  before: PolicyBefore | null,
 ): Promise<LoopPolicy> {
   const { loopPolicy } = await import("../core/loop.ts");
   const { parseTime } = await import("../core/schedule.ts");
+  const { limits } = context.settings;
   const expiresAt =
     input.expiresAt === undefined || input.expiresAt === "none"
       ? noneWhen(input.expiresAt, "none")
       : parseTime(input.expiresAt, { now: context.clock.now(), hostZone: context.hostZone, path: "--expires-at" });
+  const timeLimits =
+    before === null ? limitsOf(kind, limits) : before.kind === kind ? {} : keptLimits(before, kind, limits);
   return checkWith(
     loopPolicy,
     {
-      ...before,
+      ...before?.policy,
+      ...timeLimits,
       ...runPolicyOf(input),
       ...present({
         catchUp: input.catchUp,

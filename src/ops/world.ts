@@ -1,6 +1,16 @@
 /** What surfaces are given by the composition root: the ways to this host's store and daemon. */
 import type { Instant } from "../core/ports.ts";
-import type { Build, Caller, DaemonAnswer, Finding, Health, StoreContext } from "./operation.ts";
+import type {
+  AgentTools,
+  Build,
+  Caller,
+  DaemonAnswer,
+  Finding,
+  Health,
+  StoreContext,
+  TerminalCommand,
+  WorktreeTools,
+} from "./operation.ts";
 import type { Places } from "./places.ts";
 import type { Settings } from "./settings.ts";
 
@@ -34,4 +44,9 @@ export interface World {
   beDaemon(mode: "full" | "until_idle"): Promise<void>;
   inspect(fix: boolean): Promise<readonly Finding[]>;
   wait(ms: number): Promise<void>;
+  readonly agents: AgentTools;
+  readonly trees: WorktreeTools;
+  readonly isRoot: boolean;
+  readonly hasTerminal: boolean;
+  attach(command: TerminalCommand): Promise<number>;
 }

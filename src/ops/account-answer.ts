@@ -1,0 +1,18 @@
+/** What operations on one account take and answer. */
+import { findAccount } from "./account-find.ts";
+import { PROVIDERS } from "./agent-target.ts";
+import { type AccountDocument, toAccountDocument } from "./documents.ts";
+import { required, text } from "./fields.ts";
+import type { StoreContext } from "./operation.ts";
+
+export const accountField = required(
+  text("the account: PROVIDER:NAME, or a name that only one has", { placeholder: "ACCOUNT", completes: "account" }),
+);
+
+/** Errors: AppError not_found `no_such_account`, conflict `ambiguous`. */
+export const accountOf = ({ store }: StoreContext, ref: string) => findAccount(store, ref, PROVIDERS);
+
+/** The account as it is now. */
+export async function answerAccount(context: StoreContext, accountId: string): Promise<AccountDocument> {
+  return toAccountDocument(await accountOf(context, accountId));
+}

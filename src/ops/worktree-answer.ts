@@ -1,0 +1,41 @@
+/** Worktrees as documents, and the one way to remove one by hand. */
+import type { WorktreeState } from "../core/ports.ts";
+import type { WorktreeRecord } from "../core/records.ts";
+import { type RunStatus, runStatuses } from "../core/run.ts";
+import { iso, toWorktreeDocument, worktreeKeys } from "./documents.ts";
+import type { StoreContext } from "./operation.ts";
+import { instant, nullable, object, oneOf, type Shape, string } from "./shape.ts";
+
+export const toTreeDocument = (tree: WorktreeRecord & { readonly runStatus: RunStatus | null }) => ({
+  runId: tree.runId,
+  hostId: tree.hostId,
+  runStatus: tree.runStatus,
+  createdAt: iso(tree.createdAt),
+  ...toWorktreeDocument(tree),
+});
+
+export const treeShape: Shape = object({
+  runId: string,
+  hostId: string,
+  runStatus: nullable(oneOf(runStatuses)),
+  createdAt: instant,
+  ...worktreeKeys,
+});
+
+/** Removes a run's tree where it holds nothing or its work is given up, and records what became of it. */
+export async function removeTree(
+  { store, trees }: StoreContext,
+  record: WorktreeRecord,
+  discard: boolean,
+): Promise<{ readonly removed: boolean; readonly state: WorktreeState }> {
+  const answer = await trees.remove(record, discard);
+  const gone = answer.removed || answer.state.there === "gone";
+  await store.worktrees.looked({
+    runId: record.runId,
+    state: gone ? "removed" : "kept",
+    keptBecause: gone ? null : answer.state.holds.join(", "),
+    commits: answer.state.commits,
+    diffStat: answer.state.diffStat,
+  });
+  return { ...answer, removed: gone };
+}
