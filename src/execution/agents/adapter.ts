@@ -9,6 +9,8 @@ export interface Adapter {
   readonly provider: Provider;
   /** Name of the program on PATH; null where the target names it. */
   readonly program: string | null;
+  /** How it gets onto a machine, as the beginning of a sentence; left out where nothing is to be said. */
+  readonly install?: string;
   /** Variables with the provider's credentials and base addresses: only its default account inherits them. */
   readonly keys: readonly string[];
   /** Those of `keys` whose values are secrets. */
@@ -51,8 +53,19 @@ export interface Capabilities {
 
 export interface LoginProbe {
   readonly args: readonly string[];
-  /** Reads its answer; `detail` is a few words for people and holds no secret. */
-  read(exit: number | null, stdout: string, stderr: string): { readonly loggedIn: boolean; readonly detail: string };
+  /** Reads its answer. @param environment what it was started with: some programs do not look at keys in variables here */
+  read(answer: {
+    readonly exit: number | null;
+    readonly stdout: string;
+    readonly stderr: string;
+    readonly environment: Readonly<Record<string, string>>;
+  }): LoginState;
+}
+
+/** `detail` is a few words for people and holds no secret. */
+export interface LoginState {
+  readonly loggedIn: boolean;
+  readonly detail: string;
 }
 
 /** What a command line is built from. */
@@ -79,7 +92,7 @@ export interface CommandLine {
 export interface Surroundings {
   /** The zone in which the process writes local times. */
   readonly zone: string;
-  readonly limits: Pick<Limits, "quotaLongestMs">;
+  readonly limits: Pick<Limits, "quotaLongestMs" | "lineBytes">;
 }
 
 /** How an attempt ended, for its reader. */
@@ -91,12 +104,17 @@ export interface End {
   readonly now: Instant;
 }
 
-/** Understands one attempt's events, one after another. Does no I/O; equal lines give equal answers. */
+/** One line of standard output. */
+export interface Line {
+  /** Without its end; of an overlong one what is left of it. */
+  readonly text: string;
+  /** What it says as JSON, when it is an object; else null. */
+  readonly event: Readonly<Record<string, unknown>> | null;
+}
+
+/** Understands one attempt's lines, one after another. Does no I/O, never throws; equal lines give equal answers. */
 export interface Reader {
-  /** One line of standard output, whole or shortened, that is JSON. Never throws, whatever the event is. */
-  event(event: unknown, at: Instant): readonly TranscriptEntry[];
-  /** One line of standard output that is not JSON. */
-  plain(text: string, at: Instant): readonly TranscriptEntry[];
+  line(line: Line, at: Instant): readonly TranscriptEntry[];
   reading(): AgentReading;
   finish(end: End): AgentVerdict;
 }

@@ -1,0 +1,298 @@
+/** Codex: `codex exec`, tried with the versions in `tested`. */
+import type { AgentReading, AgentVerdict, TranscriptEntry, Usage } from "../../core/agent.ts";
+import { AppError } from "../../core/errors.ts";
+import type { Permission } from "../../core/target.ts";
+import type { Adapter, Reader, Surroundings } from "./adapter.ts";
+import { at, countAt, type Fields, fieldsOf, listAt, numberAt, shownValue, textAt } from "./event-fields.ts";
+import { classifyText, statusIn } from "./failure-text.ts";
+import { contradicted, endedWithoutResult, type Failure, failed, lastLine, succeeded } from "./verdict.ts";
+
+const SANDBOX: { readonly [P in Permission]: string } = {
+  "read-only": "read-only",
+  "workspace-write": "workspace-write",
+  full: "danger-full-access",
+};
+
+/** Variables that it takes a key from, without a login. */
+const KEY_VARIABLES = ["CODEX_API_KEY", "CODEX_ACCESS_TOKEN"] as const;
+
+export const codex: Adapter = {
+  provider: "codex",
+  program: "codex",
+  // Not OPENAI_BASE_URL: Codex itself does not look at it, so an inherited one was meant for another program, and would
+  // be sent the user's login.
+  keys: [...KEY_VARIABLES, "OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME"],
+  secretKeys: [...KEY_VARIABLES, "OPENAI_API_KEY"],
+  homeVariable: "CODEX_HOME",
+  // Everything is said by argument: it has no variables for this.
+  off: {},
+  tested: { min: "0.171.0", below: "0.172.0" },
+  versionArgs: ["--version"],
+  loginArgs: ["login"],
+  probeLogin: {
+    args: ["login", "status"],
+    read({ exit, stdout, stderr, environment }) {
+      // Its own answer is about stored logins only.
+      const key = KEY_VARIABLES.find((name) => (environment[name] ?? "") !== "");
+      if (key !== undefined) return { loggedIn: true, detail: `a key in ${key}` };
+      const said = lastLine(stdout) ?? lastLine(stderr) ?? "";
+      if (exit === 0)
+        return { loggedIn: true, detail: /using .{1,40}$/i.exec(said)?.[0].replace(/ - .*$/, "") ?? "logged in" };
+      return /not logged in/i.test(`${stdout}\n${stderr}`)
+        ? { loggedIn: false, detail: "not logged in" }
+        : { loggedIn: false, detail: "did not say whether it is logged in" };
+    },
+  },
+  capabilities: {
+    resume: true,
+    presetSession: false,
+    permissions: ["read-only", "workspace-write", "full"],
+    promptBy: "stdin",
+    usage: true,
+    cost: false,
+    jsonEvents: true,
+    concurrentHomes: true,
+  },
+  serialStarts: false,
+
+  build({ target, program, session, environment, isRoot }) {
+    if (target.permission === "full" && isRoot && !target.allowRoot)
+      throw new AppError("invalid", "agent_refused", "full permission as root needs to be allowed in so many words", {
+        hint: "Run the daemon as another user, or say --allow-root where that is meant.",
+        path: "allowRoot",
+      });
+    const resumed = session?.resume === true;
+    return {
+      argv: [
+        program,
+        "exec",
+        ...(resumed ? ["resume"] : []),
+        "--json",
+        "--skip-git-repo-check",
+        // `resume` has no -s.
+        ...set("sandbox_mode", SANDBOX[target.permission]),
+        // Else a refused connection is waited for without end.
+        ...set("features.unbounded_connection_retries", false),
+        ...set("check_for_update_on_startup", false),
+        ...set("analytics.enabled", false),
+        ...baseAddress(environment["OPENAI_BASE_URL"]),
+        ...(target.model === null ? [] : [`--model=${target.model}`]),
+        ...(resumed ? [session.id] : []),
+        // The prompt comes on standard input.
+        "-",
+      ],
+      env: {},
+    };
+  },
+
+  start: (surroundings) => readCodex(surroundings),
+};
+
+/** An override of its configuration; texts as TOML, which reads them as JSON does. */
+const set = (key: string, value: string | boolean | number): readonly string[] => [
+  "-c",
+  `${key}=${JSON.stringify(value)}`,
+];
+
+/**
+ * A base address that was set for this account or target. It becomes a provider of its own: the retries of the built-in
+ * one cannot be shortened, and it tries a WebSocket for six seconds first. Errors: AppError `env_invalid`.
+ */
+function baseAddress(address: string | undefined): readonly string[] {
+  if (address === undefined || address === "") return [];
+  if (!URL.canParse(address) || new URL(address).username !== "" || new URL(address).password !== "")
+    throw new AppError("invalid", "env_invalid", "OPENAI_BASE_URL is no address, or holds a name or password", {
+      hint: "It goes on a command line, which every user of this machine can read: put keys into CODEX_API_KEY.",
+      path: "env.OPENAI_BASE_URL",
+    });
+  const provider = "model_providers.drover";
+  return [
+    ...set("model_provider", "drover"),
+    ...set(`${provider}.name`, "drover"),
+    ...set(`${provider}.base_url`, address),
+    ...set(`${provider}.wire_api`, "responses"),
+    ...set(`${provider}.requires_openai_auth`, true),
+    ...set(`${provider}.request_max_retries`, 1),
+    ...set(`${provider}.stream_max_retries`, 1),
+    ...set(`${provider}.stream_idle_timeout_ms`, 180_000),
+  ];
+}
+
+const SESSION_GONE = /no rollout found for thread id|thread\/resume failed|no (?:session|thread|conversation) found/i;
+/** What the program says before it has begun, and would say every time. */
+const CANNOT_START =
+  /not valid utf-8|error loading config|not inside a trusted directory|unexpected argument|invalid value/i;
+const RECONNECTING = /^reconnecting\.{3}\s*(?:\d+\/\d+|waiting for network)?\s*(?:\((.*)\))?/is;
+
+function readCodex(surroundings: Surroundings): Reader {
+  let sessionId: string | null = null;
+  let progress = 0;
+  let answered = false;
+  let trouble: AgentReading["trouble"] = null;
+  let end: "completed" | "failed" | null = null;
+  let lastError: string | null = null;
+  let lastText: string | null = null;
+  let usage: Usage | null = null;
+  const begun = new Set<string>();
+  const refused = new Set<string>();
+
+  const worked = (): void => {
+    progress++;
+    answered = true;
+    trouble = null;
+    lastError = null;
+  };
+
+  const failing = (message: string, now: number): readonly TranscriptEntry[] => {
+    const again = RECONNECTING.exec(message);
+    if (again !== null) {
+      trouble = { class: classifyText(again[1] ?? "") ?? "network", message };
+      return [{ kind: "error", at: now, text: message, final: false }];
+    }
+    lastError = message;
+    return [{ kind: "error", at: now, text: message, final: true }];
+  };
+
+  const item = (event: Fields, isOver: boolean, now: number): readonly TranscriptEntry[] => {
+    const it = fieldsOf(event["item"]);
+    const kind = textAt(it, "type") ?? textAt(it, "item_type");
+    const id = textAt(it, "id") ?? "";
+    if (it === null || kind === null) return [];
+    if (kind === "error") {
+      const text = textAt(it, "message") ?? "unknown";
+      // A warning: what ends a turn comes as an event of its own.
+      return isOver ? [{ kind: "error", at: now, text, final: false }] : [];
+    }
+    worked();
+    if (kind === "agent_message" || kind === "assistant_message") {
+      const text = textAt(it, "text");
+      if (!isOver || text === null) return [];
+      lastText = text;
+      return [{ kind: "text", at: now, text }];
+    }
+    if (kind === "reasoning") {
+      const text = textAt(it, "text");
+      return !isOver || text === null ? [] : [{ kind: "thinking", at: now, text }];
+    }
+    if (kind === "todo_list") return [];
+    const entries: TranscriptEntry[] = [];
+    if (!begun.has(id)) {
+      // Bounded: an id is forgotten when its item is over.
+      if (!isOver) begun.add(id);
+      entries.push({ kind: "tool_call", at: now, id, tool: toolOf(it, kind), input: inputOf(it) });
+    }
+    if (!isOver) return entries;
+    begun.delete(id);
+    const status = textAt(it, "status");
+    if (status === "declined") refused.add(toolOf(it, kind));
+    const code = numberAt(it, "exit_code");
+    const ok = status !== "failed" && status !== "declined" && (code === null || code === 0);
+    entries.push({ kind: "tool_result", at: now, id, ok, text: outputOf(it, code) });
+    return entries;
+  };
+
+  return {
+    line({ event, text }, now) {
+      if (event === null) return [{ kind: "note", at: now, text }];
+      switch (event["type"]) {
+        case "thread.started":
+          sessionId = textAt(event, "thread_id") ?? sessionId;
+          return sessionId === null ? [] : [{ kind: "session", at: now, sessionId, model: null }];
+        case "turn.started":
+          end = null;
+          return [];
+        case "item.started":
+        case "item.updated":
+          return item(event, false, now);
+        case "item.completed":
+          return item(event, true, now);
+        case "turn.completed":
+          end = "completed";
+          answered = true;
+          trouble = null;
+          lastError = null;
+          usage = usageOf(event) ?? usage;
+          return [
+            ...(usage === null ? [] : [{ kind: "usage", at: now, usage } as const]),
+            { kind: "result", at: now, ok: refused.size === 0, text: lastText ?? "" },
+          ];
+        case "turn.failed": {
+          end = "failed";
+          trouble = null;
+          lastError = textAt(event, "error", "message") ?? lastError ?? "the turn failed";
+          return [{ kind: "result", at: now, ok: false, text: lastError }];
+        }
+        case "error":
+          return failing(textAt(event, "message") ?? "unknown", now);
+        default:
+          return [];
+      }
+    },
+    reading: () => ({ sessionId, progress, answered, closed: end !== null, trouble }),
+    finish({ exit, stderrTail, now }): AgentVerdict {
+      const known = { text: lastText, sessionId, usage };
+      const fail = (failure: Failure) => failed(known, failure, surroundings, now);
+      if (end === "completed") {
+        const tools = [...refused];
+        if (tools.length > 0)
+          return fail({ class: "refused", message: `refused to it: ${tools.join(", ")}`, refusedTools: tools });
+        return exit !== null && exit !== 0 ? fail(contradicted(exit)) : succeeded(known);
+      }
+      if (end === null && SESSION_GONE.test(stderrTail))
+        return failed(
+          { ...known, sessionId: null },
+          { class: "protocol", message: `the session cannot be used: ${lastLine(stderrTail) ?? ""}` },
+          surroundings,
+          now,
+        );
+      if (lastError !== null) {
+        const found = classifyText(lastError);
+        // Without its end an error is the reason only where it says something.
+        if (end === "failed" || found !== null)
+          return fail({
+            class: found ?? "unknown",
+            message: lastError,
+            httpStatus: statusIn(lastError),
+            refusedTools: [...refused],
+          });
+      }
+      if (progress === 0 && sessionId === null && CANNOT_START.test(stderrTail))
+        return fail({ class: "env_invalid", message: lastLine(stderrTail) ?? "" });
+      return fail(endedWithoutResult(exit, trouble?.message ?? lastLine(stderrTail)));
+    },
+  };
+}
+
+function toolOf(item: Fields, kind: string): string {
+  if (kind === "mcp_tool_call")
+    return [textAt(item, "server"), textAt(item, "tool")].filter((part) => part !== null).join(".");
+  return kind === "command_execution" ? "command" : kind;
+}
+
+function inputOf(item: Fields): string {
+  const told =
+    textAt(item, "command") ??
+    textAt(item, "query") ??
+    (at(item, "arguments") === null ? null : shownValue(at(item, "arguments")));
+  if (told !== null) return told;
+  const changes = listAt(item, "changes").map(
+    (change) => `${textAt(change, "kind") ?? "change"} ${textAt(change, "path") ?? ""}`,
+  );
+  return changes.join("\n");
+}
+
+function outputOf(item: Fields, code: number | null): string {
+  const output = textAt(item, "aggregated_output") ?? textAt(item, "error", "message") ?? "";
+  const result = output === "" && at(item, "result") !== null ? shownValue(at(item, "result")) : output;
+  return code === null || code === 0 ? result : `exit ${code}${result === "" ? "" : `\n${result}`}`;
+}
+
+function usageOf(event: Fields): Usage | null {
+  if (fieldsOf(event["usage"]) === null) return null;
+  return {
+    inputTokens: countAt(event, "usage", "input_tokens"),
+    cachedInputTokens: countAt(event, "usage", "cached_input_tokens"),
+    outputTokens: countAt(event, "usage", "output_tokens"),
+    costUsd: null,
+  };
+}
