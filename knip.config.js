@@ -11,9 +11,10 @@ export default {
     // Built by their path, in tests and scripts.
     "test/sim/cli.ts",
     "test/store/*.ts",
+    "test/agents/*.mjs",
     "bench/*.{mjs,ts}",
   ],
-  project: ["src/**/*.ts", "test/**/*.ts", "scripts/**/*.mjs", "bench/**/*.{mjs,ts}"],
+  project: ["src/**/*.ts", "test/**/*.ts", "test/**/*.mjs", "scripts/**/*.mjs", "bench/**/*.{mjs,ts}"],
   // The linter and its reader of types are started by name, in scripts/parts.mjs.
   ignoreDependencies: ["oxlint", "oxlint-tsgolint"],
   ignoreBinaries: ["apt-get", "mount", "pg_config", "umount", "unshare"],
