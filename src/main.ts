@@ -16,7 +16,16 @@ import {
 import { resolve } from "node:path";
 import type { Background } from "./execution/background.ts";
 import type { DaemonLog } from "./ops/daemon-log.ts";
-import type { Caller, DaemonControl, Finding, Health, OutputFiles, StoreContext } from "./ops/operation.ts";
+import type {
+  AgentTools,
+  Caller,
+  DaemonControl,
+  Finding,
+  Health,
+  OutputFiles,
+  StoreContext,
+  WorktreeTools,
+} from "./ops/operation.ts";
 import type { Places } from "./ops/places.ts";
 import type { Settings } from "./ops/settings.ts";
 import type { OpenContext } from "./ops/world.ts";
@@ -152,6 +161,15 @@ async function makeWorld(): Promise<CommandWorld> {
     beDaemon: (mode) => beDaemon(world, mode),
     inspect: (fix) => inspect(world, fix),
     wait: pause,
+    agents: agentTools(() => world.settings()),
+    trees: worktreeTools(places, () => world.settings()),
+    isRoot: process.getuid?.() === 0,
+    get hasTerminal() {
+      return process.stdin.isTTY === true && process.stdout.isTTY === true;
+    },
+    async attach(command) {
+      return (await import("./execution/terminal.ts")).attach(command);
+    },
     recordFault: (error) => recordFault(places, error),
   };
   return world;
@@ -297,6 +315,22 @@ async function storeContext(
     output: outputFiles(places),
     findProgram: (name, cwd, path) => findProgram(name, cwd, path ?? env["PATH"] ?? ""),
     isFolder: (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true,
+    isRoot: world.isRoot,
+    agents: world.agents,
+    trees: world.trees,
+  };
+}
+
+/** The worktrees of this host. */
+function worktreeTools(_places: Places, _settings: () => Promise<Settings>): WorktreeTools {
+  const open = async (): Promise<WorktreeTools> => {
+    const { AppError } = await import("./core/errors.ts");
+    throw new AppError("invalid", "not_available", "worktrees are not wired yet");
+  };
+  return {
+    look: async (record) => (await open()).look(record),
+    remove: async (record, discard) => (await open()).remove(record, discard),
+    strays: async (known) => (await open()).strays(known),
   };
 }
 
@@ -343,6 +377,30 @@ function outputFiles(places: Places): OutputFiles {
       for await (const piece of followLog(path, stream, request)) if (piece.text !== "") yield piece.text;
     },
     pathOf: (folder, stream) => `${places.runs}/${folder}/${stream === "stdout" ? "out" : "err"}`,
+    async *transcript(folder) {
+      const { followTranscript } = await import("./execution/transcript-follow.ts");
+      yield* followTranscript(await folderOf(folder), { ended: AbortSignal.abort() });
+    },
+    async *followTranscript(folder, ended, signal) {
+      const { followTranscript } = await import("./execution/transcript-follow.ts");
+      yield* followTranscript(await folderOf(folder), { ended, signal });
+    },
+  };
+}
+
+// --- Agents and worktrees, for operations ----------------------------------------------------------------------------
+
+/** Agents' command lines, as processes of this one's environment find them. */
+function agentTools(settings: () => Promise<Settings>): AgentTools {
+  const open = async () => {
+    const { openAgentTools } = await import("./execution/agent-tools.ts");
+    const probeMs = (await settings()).limits.agentProbeMs;
+    return openAgentTools({ environment: env, find: (name) => findProgram(name, "/", env["PATH"] ?? ""), probeMs });
+  };
+  return {
+    about: async (provider) => (await import("./execution/agent-tools.ts")).describeAgent(provider),
+    find: async (provider) => (await open()).find(provider),
+    probeLogin: async (provider, account) => (await open()).probeLogin(provider, account),
   };
 }
 

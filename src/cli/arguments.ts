@@ -1,6 +1,6 @@
 /** From words of a command line to an operation's input. Flags come from the operation; nothing of one is known here. */
 import type { AppError } from "../core/errors.ts";
-import { badInput, type Field, type Fields, flagOf, type Json } from "../ops/fields.ts";
+import { badInput, type Field, type Fields, flagOf, type Json, type Reading } from "../ops/fields.ts";
 import type { AnyOperation } from "../ops/operation.ts";
 import { readBytes } from "./source.ts";
 
@@ -52,10 +52,15 @@ interface Known {
 /**
  * Reads the words after a command's name.
  * Errors: AppError invalid `unknown_flag`, `missing_value`, `given_twice`, `too_many_words`, and those of the fields, with
- * the flag as path.
+ * the flag as path. @param read how the bytes of files and of standard input are read
  */
-export function parseArguments(operation: AnyOperation, words: readonly string[], cwd: string): Parsed {
-  const reading = { cwd, readBytes };
+export function parseArguments(
+  operation: AnyOperation,
+  words: readonly string[],
+  cwd: string,
+  read: Reading["readBytes"] = readBytes,
+): Parsed {
+  const reading: Reading = { cwd, readBytes: read };
   const { input: fields, cli } = operation;
   const positionals = cli.positionals ?? [];
   const known = flagsOf(operation);

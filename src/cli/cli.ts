@@ -1,7 +1,8 @@
 /** The command line: words to an operation, its answer to a person or a script, its error to an exit status. It knows no operation by name. */
+import type { TranscriptEntry } from "../core/agent.ts";
 import { AppError, BrokenAssert, type ErrorKind } from "../core/errors.ts";
 import { findEntry, operations, type Entry } from "../ops/index.ts";
-import type { RunTreeDocument } from "../ops/documents.ts";
+import type { RunTreeDocument, Warning } from "../ops/documents.ts";
 import type { AnyOperation } from "../ops/operation.ts";
 import { perform, performFollow } from "../ops/perform.ts";
 import type { World } from "../ops/world.ts";
@@ -33,9 +34,7 @@ const LATER: { readonly [word: string]: string } = {
   route: "routes",
   queue: "work items",
   import: "imports",
-  account: "accounts",
   pool: "pools",
-  agent: "agents",
   approve: "approvals",
   reject: "approvals",
   apply: "declarative files",
@@ -44,7 +43,6 @@ const LATER: { readonly [word: string]: string } = {
   restore: "backups",
   export: "export",
   gc: "retention by hand",
-  worktree: "worktrees",
 };
 
 /** Runs one command line to its end; answers the exit status. Everything it prints is for that one command. */
@@ -123,6 +121,7 @@ async function dispatch(
   if (streams) return stream(operation, input, world, screen, json, watchInterrupts(), isBroken);
 
   const answer = await perform(world, operation, withoutOwn(operation, input));
+  const said = (answer as { readonly warnings?: readonly Warning[] }).warnings;
   const { waits, exit } = operation.cli;
   const waiting =
     waits !== undefined &&
@@ -134,12 +133,17 @@ async function dispatch(
     return exit === undefined ? 0 : exit(answer as never);
   }
 
+  if (!json && said !== undefined)
+    for (const { message, hint } of said) await put(process.stderr, `${inertLine(`${message}: ${hint}`)}\n`);
   const starts = operation.start;
   const waited = await follow(run, world, screen, json, watchInterrupts(), {
     starts,
     limitMs: starts ? waitLimit(input["waitLimitMs"]) : null,
   });
-  const full = "steps" in (answer as object) ? waited.run : { ...(answer as object), run: waited.run };
+  const full =
+    "steps" in (answer as object)
+      ? { ...waited.run, ...(said === undefined ? {} : { warnings: said }) }
+      : { ...(answer as object), run: waited.run };
   if (json) await put(process.stdout, `${JSON.stringify(full)}\n`);
   else if (!starts) await print(operation, full, screen, false);
   else summarise(waited, screen);
@@ -236,6 +240,15 @@ async function print(operation: AnyOperation, answer: unknown, screen: Screen, j
     await put(process.stderr, `${items.length} shown, there are more; next: --cursor ${inertLine(next)}\n`);
 }
 
+/** A piece of output, or an entry of a transcript. */
+interface Piece {
+  readonly text: string;
+  readonly entry?: TranscriptEntry;
+}
+
+const pieceText = ({ text, entry }: Piece, draw: (entry: TranscriptEntry, screen: Screen) => string, screen: Screen) =>
+  entry === undefined ? text : draw(entry, screen);
+
 /** Prints items as they come. Errors before the first item are errors of the command. */
 async function stream(
   operation: AnyOperation,
@@ -247,11 +260,12 @@ async function stream(
   isBroken: () => boolean,
 ): Promise<number> {
   const { eventLine } = json || operation.cli.pieces === true ? { eventLine: null } : await import("./views/runs.ts");
+  const { entryText } = await import("./views/transcript.ts");
   for await (const item of performFollow(world, operation, input, interrupts.first)) {
     const text = json
       ? `${JSON.stringify(item)}\n`
       : eventLine === null
-        ? (item as { text: string }).text
+        ? pieceText(item as Piece, entryText, screen)
         : eventLine(item as never, screen);
     await put(process.stdout, text);
     if (isBroken()) return 0;

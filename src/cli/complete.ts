@@ -1,4 +1,6 @@
 /** What may stand where the cursor is: commands, flags, choices, and names of loops and ids of runs. Nothing is changed or started. */
+import { allAccounts } from "../ops/account-find.ts";
+import { PROVIDERS } from "../ops/agent-target.ts";
 import { operations } from "../ops/index.ts";
 import type { Field } from "../ops/fields.ts";
 import { withReading } from "../ops/perform.ts";
@@ -56,6 +58,10 @@ async function values(field: Field<unknown>, current: string, world: World): Pro
   if (field.choices !== null) return field.choices;
   const loops = field.completes === "loop" || field.completes === "thing";
   const runs = field.completes === "run" || field.completes === "thing";
+  if (field.completes === "account")
+    return withReading(world, async ({ store }) =>
+      (await allAccounts(store, PROVIDERS)).map(({ account }) => account.id).slice(0, OFFERED),
+    );
   if (!loops && !runs) return [];
   return withReading(world, async ({ store }) => [
     ...(loops

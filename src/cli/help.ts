@@ -10,6 +10,7 @@ const GROUPS: readonly (readonly [string, readonly string[]])[] = [
   ["Daemon", ["up", "down", "status", "doctor"]],
   ["Runs", ["run", "runs", "show", "logs", "cancel", "retry", "why", "events"]],
   ["Loops and schedules", ["loop", "schedule"]],
+  ["Agents", ["agent", "account", "worktree"]],
   ["Settings", ["limit", "config", "version", "completion"]],
 ];
 
@@ -21,7 +22,7 @@ export function overview(operations: readonly Entry[]): string {
   const shown = operations.filter((entry) => entry.hidden !== true);
   const width = Math.max(...shown.map((entry) => entry.name.length)) + 2;
   const lines = [
-    "drover keeps commands at work: on a schedule or on demand, under limits, across restarts.",
+    "drover keeps commands and coding agents at work: on a schedule or on demand, under limits, across restarts.",
     "",
     "Usage: drover COMMAND [--json] [--help]",
     "",

@@ -1,5 +1,5 @@
 /** Waits for the end of a run on behalf of a command, shows its output meanwhile, and says what the end means. */
-import { describeRefusal } from "../core/admission.ts";
+import { describeRefusal, type Refusal } from "../core/admission.ts";
 import { describeDuration } from "../core/duration.ts";
 import { AppError } from "../core/errors.ts";
 import type { RunTree } from "../core/records.ts";
@@ -64,7 +64,7 @@ export function waitForRun(world: World, screen: Screen, request: WaitRequest): 
 
 async function wait(world: World, context: StoreContext, screen: Screen, request: WaitRequest): Promise<Waited> {
   const { store } = context;
-  const printer = request.prints ? startPrinter(context) : null;
+  const printer = request.prints ? startPrinter(context, screen) : null;
   const progress = startProgress(screen);
   let askedToCancel = false;
   let heldSince: number | null = null;
@@ -161,8 +161,18 @@ async function heldBy({ store, clock }: StoreContext, { run, steps, attempts }: 
     const key = `${run.reason} ${attempts.length}`;
     if (run.reason === "person")
       return { exit: RUN_EXIT.person, why: "a person has to answer", wakeAt, key, message: null };
-    if (run.reason === "limit" || run.reason === "capacity" || run.reason === "account" || run.reason === "disk") {
-      const why = run.reason === "disk" ? "free disk space is short" : `for ${run.reason}`;
+    if (run.reason === "account") {
+      const why = `${run.accountWish ?? "its account"} needs a person: drover account login, then release`;
+      return { exit: RUN_EXIT.person, why: `${why}${cause}`, wakeAt, key, message };
+    }
+    if (run.reason === "limit" || run.reason === "capacity" || run.reason === "disk") {
+      const until = wakeAt === null ? "" : ` for ${describeDuration(Math.max(0, wakeAt - clock.now()))}`;
+      const why =
+        run.reason === "disk"
+          ? "free disk space is short"
+          : run.reason === "limit"
+            ? `${run.accountWish ?? "its account"} is at a limit${until}`
+            : `its provider is short of capacity${until}`;
       return { exit: RUN_EXIT.limit, why: `${why}${cause}`, wakeAt, key, message };
     }
     const again = wakeAt === null ? "" : ` in ${describeDuration(Math.max(0, wakeAt - clock.now()))}`;
@@ -173,18 +183,38 @@ async function heldBy({ store, clock }: StoreContext, { run, steps, attempts }: 
   if (ready === undefined) return null;
   const refusal = (await store.admission.explain({ stepId: ready.id }))?.refusal ?? null;
   if (refusal === null) return null;
-  const isLimit = refusal.code === "cap" || refusal.code === "host_disk";
   return {
-    exit: isLimit ? RUN_EXIT.limit : null,
+    exit: await exitOfRefusal(store, refusal),
     why: `${describeRefusal(refusal)}${cause}`,
-    wakeAt: null,
+    wakeAt: refusal.code === "held" ? refusal.untilAt : null,
     key: `${refusal.code} ${attempts.length}`,
     message,
   };
 }
 
-/** Prints both outputs of the run's attempts, one attempt after the other. */
-function startPrinter(context: StoreContext) {
+/** Whether a refusal is a limit's or a person's to end; null where it ends by itself. */
+async function exitOfRefusal(store: StoreContext["store"], refusal: Refusal): Promise<number | null> {
+  switch (refusal.code) {
+    case "cap":
+    case "host_disk":
+    case "probing":
+      return RUN_EXIT.limit;
+    case "account_disabled":
+    case "account_missing":
+      return RUN_EXIT.person;
+    case "held": {
+      if (refusal.untilAt === null) return RUN_EXIT.person;
+      const view = await store.accounts.get({ accountId: refusal.subject });
+      const hold = view?.holds.find((one) => one.untilAt === refusal.untilAt);
+      return hold?.source === "person" ? RUN_EXIT.person : RUN_EXIT.limit;
+    }
+    default:
+      return null;
+  }
+}
+
+/** Prints both outputs of the run's attempts, one attempt after the other; of an agent that speaks in events its transcript. */
+function startPrinter(context: StoreContext, screen: Screen) {
   const stop = new AbortController();
   let attemptId: string | null = null;
   let ended = new AbortController();
@@ -193,6 +223,13 @@ function startPrinter(context: StoreContext) {
     const pieces = context.output.follow({ folder, stream, tailLines: null, raw: false }, over, stop.signal);
     for await (const piece of pieces) await put(stream === "stdout" ? process.stdout : process.stderr, piece);
   };
+  const printEntries = async (folder: string, over: AbortSignal) => {
+    const { entryText } = await import("./views/transcript.ts");
+    for await (const entry of context.output.followTranscript(folder, over, stop.signal))
+      await put(process.stdout, entryText(entry, screen));
+  };
+  const speaksInEvents = async ({ target }: RunTree["run"]): Promise<boolean> =>
+    target.kind === "agent" && (await context.agents.about(target.provider)).capabilities.jsonEvents;
   return {
     show(tree: RunTree): void {
       const attempt = attemptOf(tree, "main", null);
@@ -204,7 +241,11 @@ function startPrinter(context: StoreContext) {
         const { folder } = attempt;
         const over = ended.signal;
         work = work
-          .then(() => Promise.all([print(folder, "stdout", over), print(folder, "stderr", over)]))
+          .then(async () =>
+            (await speaksInEvents(tree.run))
+              ? printEntries(folder, over)
+              : Promise.all([print(folder, "stdout", over), print(folder, "stderr", over)]),
+          )
           .catch(() => {});
       }
       if (!isLiveAttempt(attempt.status)) ended.abort();

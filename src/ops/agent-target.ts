@@ -211,9 +211,16 @@ function headOf(prompt: string): string {
   return characters.length <= HEAD_CHARACTERS ? line : `${characters.slice(0, HEAD_CHARACTERS - 1).join("")}…`;
 }
 
-/** Refuses an agent that this host cannot start now. Errors: AppError not_found `agent_not_found`, `no_such_account`. */
+/** Refuses an agent that this host cannot start now. Errors: AppError invalid `agent_refused`, not_found `agent_not_found`, `no_such_account`. */
 export async function requireAgent(context: StoreContext, target: AgentTarget): Promise<void> {
-  const { program, install } = await context.agents.about(target.provider);
+  const { program, install, permissions } = await context.agents.about(target.provider);
+  if (!permissions.includes(target.permission))
+    throw badInput(
+      "--permission",
+      `nothing holds ${target.provider === "custom" ? "a custom agent" : target.provider} to ${target.permission}`,
+      `Choose one of ${permissions.join(", ")}; --worktree required keeps it in a tree of its own.`,
+      "agent_refused",
+    );
   const name = target.command?.[0] ?? program ?? target.provider;
   if ((await context.findProgram(name, target.cwd, target.env["PATH"])) === null)
     throw new AppError("not_found", "agent_not_found", `the agent's program ${JSON.stringify(name)} is not found`, {

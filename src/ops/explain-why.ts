@@ -1,14 +1,14 @@
-import { describeRefusal } from "../core/admission.ts";
+import { describeRefusal, type Refusal } from "../core/admission.ts";
 import { describeDuration } from "../core/duration.ts";
 import { AppError } from "../core/errors.ts";
-import type { Instant } from "../core/ports.ts";
+import type { AccountView, Instant } from "../core/ports.ts";
 import type { LoopRecord, RunTree, SlotRecord } from "../core/records.ts";
 import type { Json } from "./fields.ts";
 import { required, text } from "./fields.ts";
 import { inWords } from "./fault-words.ts";
 import { candidates, findLoop, findRun, tooShort } from "./find.ts";
 import { shortOfDisk } from "./free-disk.ts";
-import { iso } from "./documents.ts";
+import { iso, toAccountDocument } from "./documents.ts";
 import { defineOperation, type StoreContext } from "./operation.ts";
 import { MAX_PAGE } from "./page.ts";
 import { anything, nullable, object, oneOf, string } from "./shape.ts";
@@ -106,10 +106,47 @@ function originOf({ run }: RunTree): string {
 const WAITS: { readonly [reason: string]: string } = {
   retry: "it waits to try again",
   limit: "it waits for a limit",
-  capacity: "it waits for room",
+  capacity: "its provider is short of capacity",
+  account: "its account is refused or not logged in",
+  person: "a person has to answer",
   disk: "the host is short of free disk space",
   host: "it waits for its host",
 };
+
+/** When a hold ends, for a sentence. */
+const holdEnd = (untilAt: Instant | null, now: Instant): string =>
+  untilAt === null ? "until it is released" : `until ${iso(untilAt)} (${inTime(untilAt, now)})`;
+
+/** What is known of the account that a run wants to work under; null for a command. */
+async function accountView({ store }: StoreContext, { run }: RunTree): Promise<AccountView | null> {
+  return run.accountWish === null ? null : store.accounts.get({ accountId: run.accountWish });
+}
+
+/** What keeps an account back, as a sentence's middle; null when nothing does. */
+function accountHeld(view: AccountView | null, now: Instant): string | null {
+  const hold = view?.holds.toSorted((a, b) => (b.untilAt ?? Infinity) - (a.untilAt ?? Infinity))[0];
+  if (view == null || hold === undefined) return null;
+  const who = hold.source === "person" ? "a person holds it" : `it met a limit (${hold.source})`;
+  return `${view.account.id} is held ${holdEnd(hold.untilAt, now)}: ${who}: ${inWords(hold.reason)}`;
+}
+
+/** What to do about a refusal of admission; null where time or others' ends do it. */
+function remedyFor(refusal: Refusal): string | null {
+  switch (refusal.code) {
+    case "held":
+      return refusal.subject.startsWith("provider:") ? null : `\`drover account release ${refusal.subject}\` ends that`;
+    case "account_disabled":
+      return `\`drover account enable ${refusal.accountId}\` lets it work`;
+    case "account_missing":
+      return `\`drover account add ${refusal.accountId.replace(":", " ")}\` makes it`;
+    case "cap":
+      if (refusal.resource.startsWith("folder:"))
+        return "agents that share a folder run one after another; --worktree auto gives each a tree of its own";
+      return !refusal.resource.startsWith("host:") ? `\`drover limit set ${refusal.resource} N\` changes that` : null;
+    default:
+      return null;
+  }
+}
 
 async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
   const { run, steps, attempts } = tree;
@@ -151,11 +188,31 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
       const more = { ahead: explained?.ahead ?? null, refusal: refusal as unknown as Json };
       if (refusal === null) return answer("It is queued, there is room, and it starts with the next pass.", more);
       const ahead = explained !== null && explained.ahead > 0 ? `; ${explained.ahead} stand before it` : "";
-      return answer(`It is queued because ${describeRefusal(refusal)}${ahead}.`, more);
+      const when = refusal.code === "held" && refusal.untilAt !== null ? ` (${inTime(refusal.untilAt, now)})` : "";
+      const remedy = remedyFor(refusal);
+      return answer(
+        `It is queued because ${inWords(describeRefusal(refusal))}${when}${ahead}${remedy === null ? "" : `; ${remedy}`}.`,
+        more,
+      );
     }
     case "waiting": {
       const until = run.wakeAt === null ? "" : `; it goes on ${inTime(run.wakeAt, now)}`;
       const cause = last?.message == null ? "" : ` (last end: ${last.class ?? last.status}: ${inWords(last.message)})`;
+      if (run.reason === "limit" || run.reason === "account") {
+        const view = await accountView(context, tree);
+        const id = run.accountWish ?? "its account";
+        const more = { account: view === null ? null : (toAccountDocument(view) as unknown as Json) };
+        const held = accountHeld(view, now);
+        if (run.reason === "account")
+          return answer(
+            `It waits because ${held ?? `${id} is refused or not logged in`}${cause}; \`drover account login ${id}\` logs it in, then \`drover account release ${id}\` wakes it.`,
+            more,
+          );
+        return answer(
+          `It waits because ${held ?? `${id} is at a limit`}${until}${cause}; \`drover account release ${id}\` tries at once.`,
+          more,
+        );
+      }
       return answer(
         `It waits because ${WAITS[run.reason ?? ""] ?? `of ${run.reason ?? "an unknown reason"}`}${until}${cause}.`,
       );

@@ -60,7 +60,7 @@ describe.each(operations)("$name", ({ load }) => {
     fc.assert(
       fc.property(fc.array(word, { maxLength: 8 }), (words) =>
         refusedOrFine(() => {
-          const { input } = parseArguments(operation, words, "/home/me");
+          const { input } = parseArguments(operation, words, "/home/me", () => "eA==");
           requireGiven(operation, input);
           checkInput(operation.input, input);
         }),

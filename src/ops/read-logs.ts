@@ -1,3 +1,4 @@
+import type { TranscriptEntry } from "../core/agent.ts";
 import { AppError } from "../core/errors.ts";
 import type { AttemptRecord, RunTree } from "../core/records.ts";
 import { isLiveAttempt } from "../core/run.ts";
@@ -5,7 +6,7 @@ import { attemptOf, isLiveTree } from "./documents.ts";
 import { badInput, flag, integer, required, text, withDefault } from "./fields.ts";
 import { findRun } from "./find.ts";
 import { defineOperation, type StoreContext } from "./operation.ts";
-import { boolean, integer as count, object, oneOf, string } from "./shape.ts";
+import { anything, boolean, integer as count, listOf, object, oneOf, string } from "./shape.ts";
 
 /** Text of one document at most; more is read with `-f` or from the file. */
 const DOCUMENT_CHARACTERS = 16 * 1024 * 1024;
@@ -20,17 +21,31 @@ const input = {
   stderr: flag("the error output instead of the output"),
   raw: flag("keep control sequences; secrets are replaced all the same"),
   tail: integer("only the last lines", { min: 0, max: 10_000_000, short: "n" }),
-  transcript: flag("the conversation of an agent (not available yet)"),
+  transcript: flag("what an agent said and did, the same words for every provider"),
 } as const;
 
 type Input = { readonly [K in keyof typeof input]: ReturnType<(typeof input)[K]["check"]> };
 
-function checkKind(given: Input): void {
-  if (given.transcript)
-    throw new AppError("invalid", "not_available", "--transcript needs agents, which this version does not have", {
-      path: "--transcript",
-      hint: "Leave it out: the output of a command is all there is.",
-    });
+function checkKind(given: Input, { run }: RunTree): void {
+  if (!given.transcript) return;
+  if (run.target.kind !== "agent")
+    throw badInput(
+      "--transcript",
+      "the run is of a command, which has no transcript",
+      "Leave it out: the output of a command is all there is.",
+      "no_transcript",
+    );
+  for (const [key, flagName] of [
+    ["stderr", "--stderr"],
+    ["raw", "--raw"],
+  ] as const)
+    if (given[key])
+      throw badInput(
+        flagName,
+        `${flagName} and --transcript contradict each other`,
+        "The transcript has no streams: leave one of them out.",
+        "contradiction",
+      );
 }
 
 function requireAttempt(tree: RunTree, given: Input): AttemptRecord | null {
@@ -63,20 +78,41 @@ export const operation = defineOperation({
     runId: string,
     step: string,
     attempt: count,
-    stream: oneOf(["stdout", "stderr"]),
+    stream: oneOf(["stdout", "stderr", "transcript"]),
     text: string,
     truncated: boolean,
+    /** With --transcript. */
+    "entries?": listOf(anything),
   }),
   cli: {
     positionals: ["run"],
     pieces: true,
-    examples: ["logs run_01k2", "logs 8x2mq1 -f --stderr", "logs 8x2mq1 --tail 20 --attempt 1"],
+    examples: [
+      "logs run_01k2",
+      "logs --transcript 8x2mq1 -f",
+      "logs 8x2mq1 -f --stderr",
+      "logs 8x2mq1 --tail 20 --attempt 1",
+    ],
   },
   async run(context, given) {
-    checkKind(given);
     if (given.follow) throw badInput("follow", "this answer cannot be followed", "Ask for it as a stream.");
     const tree = await findRun(context.store, given.run);
+    checkKind(given, tree);
     const attempt = requireAttempt(tree, given);
+    if (given.transcript) {
+      const entries: TranscriptEntry[] = [];
+      if (attempt?.folder != null)
+        for await (const one of tailOf(context.output.transcript(attempt.folder), given.tail)) entries.push(one);
+      return {
+        runId: tree.run.id,
+        step: given.step,
+        attempt: attempt?.number ?? 0,
+        stream: "transcript",
+        text: "",
+        truncated: false,
+        entries,
+      };
+    }
     let put = "";
     let truncated = false;
     if (attempt?.folder != null)
@@ -98,22 +134,29 @@ export const operation = defineOperation({
     };
   },
   async *follow(context, given, signal) {
-    checkKind(given);
     let tree = await findRun(context.store, given.run);
+    checkKind(given, tree);
     let shown = 0;
     let first = true;
     for (;;) {
       const attempt = requireAttempt(tree, given);
       if (attempt !== null && attempt.number !== shown && attempt.folder !== null) {
         shown = attempt.number;
-        // Only the first attempt that is shown is cut to its tail: later ones are new.
-        const request = { ...requestOf(attempt.folder, given), ...(first ? {} : { tailLines: null }) };
-        first = false;
-        const lines = given.follow
-          ? context.output.follow(request, endOf(context, tree.run.id, attempt, signal), signal)
-          : context.output.read(request);
-        for await (const piece of lines)
-          yield { runId: tree.run.id, step: given.step, attempt: attempt.number, stream: request.stream, text: piece };
+        const about = { runId: tree.run.id, step: given.step, attempt: attempt.number };
+        if (given.transcript) {
+          const entries = given.follow
+            ? context.output.followTranscript(attempt.folder, endOf(context, tree.run.id, attempt, signal), signal)
+            : tailOf(context.output.transcript(attempt.folder), given.tail);
+          for await (const entry of entries) yield { ...about, stream: "transcript", text: "", entry };
+        } else {
+          // Only the first attempt that is shown is cut to its tail: later ones are new.
+          const request = { ...requestOf(attempt.folder, given), ...(first ? {} : { tailLines: null }) };
+          first = false;
+          const lines = given.follow
+            ? context.output.follow(request, endOf(context, tree.run.id, attempt, signal), signal)
+            : context.output.read(request);
+          for await (const piece of lines) yield { ...about, stream: request.stream, text: piece };
+        }
       }
       if (!given.follow || signal.aborted || given.attempt !== undefined) return;
       tree = (await context.store.runs.get({ runId: tree.run.id })) ?? tree;
@@ -123,6 +166,17 @@ export const operation = defineOperation({
     }
   },
 });
+
+/** The last so many of them; all when no number is given. */
+async function* tailOf(entries: AsyncIterable<TranscriptEntry>, last: number | undefined) {
+  if (last === undefined) return yield* entries;
+  const kept: TranscriptEntry[] = [];
+  for await (const one of entries) {
+    kept.push(one);
+    if (kept.length > last) kept.shift();
+  }
+  yield* kept;
+}
 
 /** Aborted when the attempt is over, as the store says it. */
 function endOf(context: StoreContext, runId: string, attempt: AttemptRecord, signal: AbortSignal): AbortSignal {

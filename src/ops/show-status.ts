@@ -1,4 +1,5 @@
 import { iso, type Warning, warningShape } from "./documents.ts";
+import { inWords } from "./fault-words.ts";
 import { shortOfDisk } from "./free-disk.ts";
 import { notFiring } from "./loop-answer.ts";
 import { type DaemonView, defineOperation } from "./operation.ts";
@@ -33,6 +34,7 @@ export const operation = defineOperation({
     const seen = await context.reading(async ({ store, hostId }) => ({
       counts: await store.runs.counts({}),
       next: await store.loops.nextFire({}),
+      accounts: await store.accounts.list({}),
       host: (await store.hosts.list({})).find((host) => host.id === hostId) ?? null,
     }));
     const warnings: Warning[] = [];
@@ -58,6 +60,17 @@ export const operation = defineOperation({
         message: `the daemon is version ${health.version}, this is ${build.version}`,
         hint: "drover down && drover up",
       });
+    // Those that only a person can let go on; the others end by themselves.
+    for (const { account, holds } of seen?.accounts ?? []) {
+      const hold = holds.find((one) => one.untilAt === null);
+      if (hold === undefined) continue;
+      const login = account.status === "auth" ? `drover account login ${account.id} && ` : "";
+      warnings.push({
+        code: "account_held",
+        message: `${account.id} is held until it is released: ${inWords(hold.reason)}`,
+        hint: `${login}drover account release ${account.id}`,
+      });
+    }
     const short = await shortOfDisk(places.state, settings.limits.minFreeBytes);
     if (short !== null || seen?.host?.status === "disk")
       warnings.push({

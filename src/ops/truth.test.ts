@@ -4,6 +4,7 @@ import { defaultLimits } from "../core/limits.ts";
 import { loopPolicy } from "../core/loop.ts";
 import type { Schedule } from "../core/schedule.ts";
 import { commandTarget } from "../core/target.ts";
+import { testAgents, testOutput, testTrees } from "../../test/operations.ts";
 import { operations as table } from "../store/operations.ts";
 import { openMemoryStore } from "../store/sqlite.ts";
 import { operation as explainWhy } from "./explain-why.ts";
@@ -31,9 +32,12 @@ async function world(schedule: Schedule, policy: Readonly<Record<string, unknown
     hostId: "host_x",
     caller: { by: "person", parentRunId: null },
     daemon: async () => ({ mode: "full" }),
-    output: { read: async function* () {}, follow: async function* () {}, pathOf: () => "" },
+    output: testOutput,
     findProgram: async () => "/bin/true",
     isFolder: () => true,
+    isRoot: false,
+    agents: testAgents,
+    trees: testTrees,
   };
   const target = commandTarget.parse({ kind: "command", argv: ["true"], cwd: "/" });
   const loop = await store.loops.add({

@@ -7,6 +7,7 @@ export type View = (answer: never, screen: Screen) => string;
 const loops = () => import("./loops.ts");
 const runs = () => import("./runs.ts");
 const daemon = () => import("./daemon.ts");
+const accounts = () => import("./accounts.ts");
 
 export const views: { readonly [operation: string]: () => Promise<View> } = {
   up: async () => (await daemon()).up,
@@ -34,6 +35,20 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   cancel: async () => (await runs()).cancelled,
   why: async () => (await runs()).why,
   events: async () => (await runs()).eventList,
+  "limit.set": async () => (await accounts()).limitSet,
+  "account.add": async () => (await accounts()).accountPage,
+  "account.ls": async () => (await accounts()).accountTable,
+  "account.show": async () => (await accounts()).accountPage,
+  "account.enable": async () => (await accounts()).accountPage,
+  "account.disable": async () => (await accounts()).accountPage,
+  "account.hold": async () => (await accounts()).accountPage,
+  "account.release": async () => (await accounts()).released,
+  "account.rm": async () => (await accounts()).removedAccount,
+  "account.login": async () => (await accounts()).login,
+  "agent.ls": async () => (await accounts()).agentTable,
+  "worktree.ls": async () => (await accounts()).treeTable,
+  "worktree.rm": async () => (await accounts()).treeRemoved,
+  "worktree.prune": async () => (await accounts()).pruned,
   "limit.ls": async () => (await daemon()).limits,
   "config.path": async () => (await daemon()).places,
   "config.show": async () => (await daemon()).settings,

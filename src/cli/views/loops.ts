@@ -1,7 +1,10 @@
 /** Loops, slots and schedules for people. */
 import { describeDuration, formatDuration } from "../../core/duration.ts";
 import type { LoopPolicy } from "../../core/loop.ts";
+import { describeSize } from "../../core/size.ts";
+import type { AgentTarget } from "../../core/target.ts";
 import type { LoopDocument, SlotDocument } from "../../ops/documents.ts";
+import type { Json } from "../../ops/fields.ts";
 import type { LoopAnswer } from "../../ops/loop-answer.ts";
 import type { UpcomingDocument } from "../../ops/upcoming.ts";
 import type { Screen } from "../screen.ts";
@@ -59,6 +62,21 @@ function policy(loop: LoopDocument): string {
   return parts.join(", ");
 }
 
+/** What an agent is given beside its prompt; null for a command. */
+function agentText(document: Json): string | null {
+  if ((document as { kind?: string }).kind !== "agent") return null;
+  const of = document as unknown as AgentTarget;
+  return [
+    `${of.provider}:${of.account}`,
+    of.model === null ? null : `model ${inertLine(of.model)}`,
+    of.permission === "full" ? `full: ${inertLine(of.reason ?? "")}` : of.permission,
+    `worktree ${of.worktree}`,
+    `prompt of ${describeSize(of.prompt.bytes)}`,
+  ]
+    .filter((part) => part !== null)
+    .join(", ");
+}
+
 /** One loop: after a change, and on top of `loop show`. */
 export function loopCard(loop: LoopAnswer, screen: Screen): string {
   const head = `${screen.bold(inertLine(loop.name))}  ${painted(status(standing(loop), screen))}  ${inertLine(schedule(loop.schedule))}  ${screen.dim(short(loop.id))}\n`;
@@ -70,6 +88,7 @@ export function loopCard(loop: LoopAnswer, screen: Screen): string {
       [
         ["runs", inertLine(command(loop.target))],
         ["in", inertLine(cwd ?? "")],
+        ["agent", agentText(loop.target)],
         ["policy", policy(loop)],
         ["labels", labels.join(", ")],
         ["paused", loop.pausedReason === null ? null : `${inertLine(loop.pausedReason)} (${time(loop.pausedAt)})`],

@@ -1,10 +1,11 @@
 /** Runs for people. */
 import { describeSize } from "../../core/size.ts";
-import type { EventDocument, RunDocument, RunTreeDocument } from "../../ops/documents.ts";
+import type { EventDocument, RunDocument, RunTreeDocument, WorktreeDocument } from "../../ops/documents.ts";
 import type { Json } from "../../ops/fields.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine, inertText, table, widthOf, wrap } from "../text.ts";
-import { command, distance, duration, facts, painted, short, status, time } from "./words.ts";
+import { usageText } from "./transcript.ts";
+import { command, distance, duration, facts, painted, plural, short, status, time } from "./words.ts";
 
 export function runTable({ items }: { readonly items: readonly RunDocument[] }, screen: Screen): string {
   if (items.length === 0) return screen.columns === null ? "" : "no runs: drover run -- COMMAND\n";
@@ -53,7 +54,9 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
     facts(
       [
         ["runs", inertLine(command(run.target))],
-        ["in", inertLine(cwd ?? "")],
+        ["in", inertLine(run.worktree === null ? (cwd ?? "") : run.worktree.path)],
+        ["worktree", run.worktree === null ? null : worktreeText(run.worktree)],
+        ["account", run.account === null ? null : inertLine(run.account)],
         [
           "from",
           `${ORIGINS[run.origin] ?? run.origin}${run.loop === null ? "" : ` (${inertLine(run.loop)}${run.slotAt === null ? "" : `, ${time(run.slotAt)}`})`}${run.retryOf === null ? "" : ` of ${short(run.retryOf)}`}${run.parentRunId === null ? "" : ` (${short(run.parentRunId)})`}`,
@@ -69,6 +72,8 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
           run.cancel === null ? null : `${inertLine(run.cancel.by ?? "")}: ${inertLine(run.cancel.reason ?? "")}`,
         ],
         ["output", run.output === null ? null : inertLine(JSON.stringify(run.output))],
+        ["usage", run.usage === null ? null : usageText(run.usage)],
+        ["session", newest?.sessionId == null ? null : inertLine(newest.sessionId)],
         ["labels", run.labels.join(", ")],
         ["stdout", newest?.logs == null ? null : `${newest.logs.stdout} (${describeSize(newest.logs.stdoutBytes)})`],
         ["stderr", newest?.logs == null ? null : `${newest.logs.stderr} (${describeSize(newest.logs.stderrBytes)})`],
@@ -110,6 +115,19 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
       ? ""
       : `\n${screen.dim("last output")}\n${inertText(newest.tail.trimEnd())}\n`)
   );
+}
+
+/** Where the branch began, what it holds, and whether it stays. */
+function worktreeText({ branch, base, baseNote, commits, diffStat, state, keptBecause }: WorktreeDocument): string {
+  const parts = [
+    branch === null ? "not made yet" : inertLine(branch),
+    base === null ? null : `from ${base.slice(0, 12)}${baseNote === null ? "" : ` (${inertLine(baseNote)})`}`,
+    commits === null || commits === 0 ? null : plural(commits, "commit"),
+    diffStat === null ? null : inertLine(diffStat.trim()),
+    state === "removed" ? "gone: it held nothing" : null,
+    keptBecause === null ? null : `kept: ${inertLine(keptBecause)}`,
+  ];
+  return parts.filter((part) => part !== null && part !== "").join(", ");
 }
 
 /** After a run was started and is not waited for: its id, alone, for scripts. */

@@ -2,6 +2,7 @@
 import { describeDuration, formatDuration } from "../../core/duration.ts";
 import { shortId } from "../../core/ids.ts";
 import { formatOffset } from "../../core/zone.ts";
+import type { AgentTarget } from "../../core/target.ts";
 import type { Warning } from "../../ops/documents.ts";
 import type { Json } from "../../ops/fields.ts";
 import type { Screen } from "../screen.ts";
@@ -28,8 +29,21 @@ export const short = (id: string | null): string => (id === null ? "-" : shortId
 export const plural = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`;
 
 const GOOD = new Set(["succeeded", "up", "ok", "active"]);
-const BAD = new Set(["failed", "timed_out", "lost", "problem", "error", "unresponsive", "down"]);
-const WARN = new Set(["waiting", "missed", "skipped", "cancelled", "paused", "warning", "draining", "fenced"]);
+const BAD = new Set(["failed", "timed_out", "lost", "problem", "error", "unresponsive", "down", "auth"]);
+const WARN = new Set([
+  "waiting",
+  "missed",
+  "skipped",
+  "cancelled",
+  "paused",
+  "warning",
+  "draining",
+  "fenced",
+  "held",
+  "disabled",
+  "throttled",
+  "quota",
+]);
 
 /** A status painted by its meaning; the word says it too. */
 export function status(word: string | null, screen: Screen, text: string = word ?? "-"): Cell {
@@ -66,7 +80,12 @@ export function schedule(document: Json): string {
 
 /** A target's command in one line, as a person would type it. */
 export function command(document: Json): string {
-  const { argv = [], shell } = document as { argv?: readonly string[]; shell?: boolean };
+  const { argv = [], shell, kind } = document as { argv?: readonly string[]; shell?: boolean; kind?: string };
+  if (kind === "agent") {
+    const { provider, account, command: own, prompt } = document as unknown as AgentTarget;
+    const who = own === null ? provider : (own[0].split("/").at(-1) ?? provider);
+    return `${who}${account === "default" ? "" : ` (${account})`}: ${prompt.head}`;
+  }
   if (shell === true) return argv[2] ?? "";
   return argv.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 }

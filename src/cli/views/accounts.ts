@@ -1,0 +1,230 @@
+/** Accounts, agents and worktrees for people. */
+import type { AccountDocument } from "../../ops/documents.ts";
+import type { Screen } from "../screen.ts";
+import { inertLine, table } from "../text.ts";
+import { distance, facts, painted, plural, short, status, time } from "./words.ts";
+
+/** What an account can take now: `held`, `disabled`, or its status. */
+const standing = (account: AccountDocument): string =>
+  !account.enabled ? "disabled" : account.holds.length > 0 ? "held" : account.status;
+
+function until(account: AccountDocument, screen: Screen): string {
+  if (account.holds.length === 0) return "-";
+  if (account.holds.some((hold) => hold.untilAt === null)) return "released by you";
+  const last =
+    account.holds
+      .map((hold) => hold.untilAt ?? "")
+      .toSorted()
+      .at(-1) ?? null;
+  return screen.columns === null ? (last ?? "-") : distance(last, screen);
+}
+
+export function accountTable({ items }: { readonly items: readonly AccountDocument[] }, screen: Screen): string {
+  return table(
+    [
+      { title: "ACCOUNT", elastic: true },
+      { title: "STATE" },
+      { title: "ACTIVE", right: true },
+      { title: "CAP", right: true },
+      { title: "UNTIL" },
+      { title: "USED" },
+      { title: "WHY", elastic: true, least: 20 },
+    ],
+    items.map((account) => [
+      account.id,
+      status(standing(account), screen),
+      String(account.active),
+      account.cap === null ? "-" : String(account.cap),
+      until(account, screen),
+      account.lastUsedAt === null ? "-" : distance(account.lastUsedAt, screen),
+      account.holds[0]?.reason ?? "-",
+    ]),
+    screen,
+  );
+}
+
+export function accountPage(account: AccountDocument, screen: Screen): string {
+  const { holds, env, secrets } = account;
+  return (
+    `${screen.bold(inertLine(account.id))}  ${painted(status(standing(account), screen))}\n` +
+    facts(
+      [
+        ["status", account.status],
+        ["home", account.home === null ? "your own configuration" : inertLine(account.home)],
+        ["active", `${account.active}${account.cap === null ? "" : ` of ${account.cap}`}`],
+        ["limits", account.limitEnds === 0 ? null : `${plural(account.limitEnds, "limit")} in a row`],
+        [
+          "env",
+          Object.entries(env)
+            .map(([name, value]) => `${name}=${inertLine(value)}`)
+            .join(" "),
+        ],
+        [
+          "secrets",
+          Object.entries(secrets)
+            .map(([name, from]) => `${name} from ${inertLine(from)}`)
+            .join(", "),
+        ],
+        ["used", account.lastUsedAt === null ? null : time(account.lastUsedAt)],
+        ["added", account.createdAt === null ? null : time(account.createdAt)],
+      ],
+      screen,
+    ) +
+    holds
+      .map(
+        (hold) =>
+          `${screen.warn("held")} ${hold.untilAt === null ? "until it is released" : `until ${time(hold.untilAt)}, ${distance(hold.untilAt, screen)}`}: ${inertLine(hold.reason)} ${screen.dim(`(${inertLine(hold.source)})`)}\n`,
+      )
+      .join("")
+  );
+}
+
+export const released = (account: AccountDocument & { readonly woken: number }, screen: Screen): string =>
+  accountPage(account, screen) + (account.woken === 0 ? "" : `${plural(account.woken, "step")} woken\n`);
+
+export const removedAccount = (answer: {
+  readonly id: string;
+  readonly removed: boolean;
+  readonly home: string | null;
+}): string =>
+  `${answer.removed ? "removed" : "would remove"} ${inertLine(answer.id)}${answer.home === null ? "" : `; ${inertLine(answer.home)} stays`}\n`;
+
+export const login = (answer: {
+  readonly id: string;
+  readonly command: string;
+  readonly ran: boolean;
+  readonly exitCode: number | null;
+  readonly loggedIn: boolean | null;
+  readonly next: string | null;
+}): string => {
+  if (!answer.ran) return `${answer.command}\n`;
+  const said =
+    answer.loggedIn === null ? "" : answer.loggedIn ? `${answer.id} is logged in\n` : `${answer.id} is not logged in\n`;
+  return `${said}${answer.next === null ? "" : `${answer.next} lets what waits for it go on\n`}`;
+};
+
+interface AgentRow {
+  readonly provider: string;
+  readonly program: string | null;
+  readonly found: boolean | null;
+  readonly file: string | null;
+  readonly version: string | null;
+  readonly tested: boolean | null;
+  readonly loggedIn: boolean | null;
+  readonly detail: string | null;
+  readonly permissions: readonly string[];
+  readonly capabilities: { readonly [name: string]: boolean };
+}
+
+const yes = (is: boolean | null, words: readonly [string, string]): string =>
+  is === null ? "-" : is ? words[0] : words[1];
+
+export function agentTable({ items }: { readonly items: readonly AgentRow[] }, screen: Screen): string {
+  return table(
+    [
+      { title: "AGENT" },
+      { title: "FOUND" },
+      { title: "VERSION" },
+      { title: "TRIED" },
+      { title: "LOGGED IN" },
+      { title: "CAN", elastic: true, least: 20 },
+      { title: "WHERE", elastic: true, least: 16 },
+    ],
+    items.map((agent) => [
+      agent.provider,
+      agent.found === null ? "-" : status(agent.found ? "ok" : "problem", screen, agent.found ? "yes" : "no"),
+      agent.version ?? "-",
+      agent.tested === false ? { text: "no", paint: screen.warn } : yes(agent.tested, ["yes", "no"]),
+      agent.loggedIn === false ? { text: "no", paint: screen.warn } : yes(agent.loggedIn, ["yes", "no"]),
+      Object.entries(agent.capabilities)
+        .filter(([, can]) => can)
+        .map(([name]) => CAN[name] ?? name)
+        .join(", ") || "-",
+      agent.file ?? agent.detail ?? (agent.program === null ? "--agent-command" : "-"),
+    ]),
+    screen,
+  );
+}
+
+const CAN: { readonly [capability: string]: string } = {
+  resume: "resume",
+  presetSession: "own session ids",
+  usage: "usage",
+  cost: "cost",
+  jsonEvents: "events",
+};
+
+interface TreeRow {
+  readonly runId: string;
+  readonly runStatus: string | null;
+  readonly createdAt: string;
+  readonly path: string;
+  readonly branch: string | null;
+  readonly state: string;
+  readonly keptBecause: string | null;
+}
+
+export function treeTable({ items }: { readonly items: readonly TreeRow[] }, screen: Screen): string {
+  if (items.length === 0) return screen.columns === null ? "" : "no worktrees\n";
+  return table(
+    [
+      { title: "RUN" },
+      { title: "RUN IS" },
+      { title: "MADE" },
+      { title: "BRANCH", elastic: true },
+      { title: "HOLDS", elastic: true, least: 16 },
+      { title: "PATH", elastic: true, least: 16 },
+    ],
+    items.map((tree) => [
+      screen.columns === null ? tree.runId : short(tree.runId),
+      status(tree.runStatus, screen),
+      screen.columns === null ? tree.createdAt : distance(tree.createdAt, screen),
+      tree.branch ?? "-",
+      tree.keptBecause ?? (tree.state === "kept" ? "-" : tree.state),
+      tree.path,
+    ]),
+    screen,
+  );
+}
+
+export const treeRemoved = (answer: {
+  readonly path: string;
+  readonly held: readonly string[];
+  readonly rescueRef: string | null;
+}): string =>
+  `removed ${inertLine(answer.path)}\n${answer.rescueRef === null ? "" : `it held ${inertLine(answer.held.join(", "))}: kept as ${answer.rescueRef}\n`}`;
+
+const VERDICTS: readonly (readonly [verdict: string, title: string, dry: string])[] = [
+  ["removed", "removed", "would be removed"],
+  ["kept", "kept", "kept"],
+  ["in_use", "in use", "in use"],
+  ["failed", "could not be looked at", "could not be looked at"],
+];
+
+export function pruned(
+  answer: {
+    readonly items: readonly {
+      readonly path: string;
+      readonly runId: string | null;
+      readonly verdict: string;
+      readonly because: string | null;
+    }[];
+    readonly more: boolean;
+    readonly dryRun: boolean;
+  },
+  screen: Screen,
+): string {
+  if (answer.items.length === 0) return "no worktrees\n";
+  const lists = VERDICTS.flatMap(([verdict, title, dry]) => {
+    const rows = answer.items.filter((one) => one.verdict === verdict);
+    if (rows.length === 0) return [];
+    const lines = rows.map(
+      (one) => `  ${inertLine(one.path)}${one.because === null ? "" : screen.dim(`  ${inertLine(one.because)}`)}\n`,
+    );
+    return [`${screen.bold(answer.dryRun ? dry : title)}\n${lines.join("")}`];
+  });
+  return `${lists.join("")}${answer.more ? "there are more: ask again\n" : ""}`;
+}
+
+export const limitSet = (answer: { readonly resource: string; readonly limit: number }): string =>
+  `${inertLine(answer.resource)}: at most ${answer.limit}\n`;

@@ -1,0 +1,143 @@
+/** Agents' command lines as this host has them: where they are, which version, whether they are logged in. */
+import { AppError } from "../core/errors.ts";
+import type { AccountRecord } from "../core/records.ts";
+import type { Permission, Provider } from "../core/target.ts";
+import { isTested, versionOf } from "./agents/adapter.ts";
+import { adapterOf } from "./agents/index.ts";
+import { composeEnvironment } from "./environment.ts";
+import { type ErrandEnd, runErrand } from "./errand.ts";
+import { openProcessTable, type ProcessTable } from "./processes.ts";
+import { resolveSecrets } from "./secrets.ts";
+
+export interface AgentToolsOptions {
+  /** The environment from which agents' own is made. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Where a program lies on the path that a process of ours gets; null when it is not found. */
+  find(program: string): Promise<string | null>;
+  /** Limit of one question to a command line. */
+  readonly probeMs: number;
+}
+
+/** What is known of a provider's command line without a look at the machine. */
+export interface Described {
+  readonly provider: Provider;
+  readonly program: string | null;
+  readonly install: string | null;
+  readonly tested: { readonly min: string; readonly below: string } | null;
+  readonly homeVariable: string | null;
+  readonly keys: readonly string[];
+  readonly loginArgs: readonly string[] | null;
+  readonly permissions: readonly Permission[];
+  readonly capabilities: {
+    readonly resume: boolean;
+    readonly presetSession: boolean;
+    readonly usage: boolean;
+    readonly cost: boolean;
+    readonly jsonEvents: boolean;
+  };
+}
+
+/** Describes a provider from its adapter. */
+export function describeAgent(provider: Provider): Described {
+  const { program, install, tested, homeVariable, keys, loginArgs, capabilities } = adapterOf(provider);
+  const { permissions, resume, presetSession, usage, cost, jsonEvents } = capabilities;
+  return {
+    provider,
+    program,
+    install: install ?? null,
+    tested,
+    homeVariable,
+    keys,
+    loginArgs,
+    permissions,
+    capabilities: { resume, presetSession, usage, cost, jsonEvents },
+  };
+}
+
+/** What is kept of an answer: versions and logins are some lines. */
+const KEPT_BYTES = 64 * 1024;
+/** A secret's command has this long, as at a start. */
+const SECRET_MS = 30_000;
+
+/** Asks the command lines. Nothing is kept between two questions. */
+export function openAgentTools({ environment, find, probeMs }: AgentToolsOptions) {
+  const table = openProcessTable();
+  const ask = (argv: readonly [string, ...string[]], own: Readonly<Record<string, string>>): Promise<ErrandEnd> =>
+    runErrand({ argv, cwd: "/", environment: own, timeoutMs: probeMs, keepBytes: KEPT_BYTES, keep: "head" }, table);
+
+  return {
+    /** Where it lies and what version it says it is. */
+    async find(provider: Provider) {
+      const adapter = adapterOf(provider);
+      const file = adapter.program === null ? null : await find(adapter.program);
+      if (file === null) return { file, version: null, tested: null, fault: null };
+      const end = await ask([file, ...adapter.versionArgs], await environmentOf(provider, null, environment, table));
+      const version = end.exit === 0 ? versionOf(end.stdout.toString()) : null;
+      return {
+        file,
+        version,
+        tested: version === null ? null : isTested(adapter, version),
+        fault: version === null ? `it does not say its version: ${faultOf(end)}` : null,
+      };
+    },
+    /** What the provider itself says of a login. @param account null for the user's own that nobody changed */
+    async probeLogin(provider: Provider, account: AccountRecord | null) {
+      const { program, probeLogin } = adapterOf(provider);
+      if (program === null || probeLogin === null) return { loggedIn: null, detail: "it cannot say" };
+      const file = await find(program);
+      if (file === null) return { loggedIn: null, detail: `${program} is not found` };
+      let own: Readonly<Record<string, string>>;
+      try {
+        own = await environmentOf(provider, account, environment, table);
+      } catch (error) {
+        if (!(error instanceof AppError)) throw error;
+        return { loggedIn: null, detail: error.message }; // a secret that cannot be had now is what is found
+      }
+      const end = await ask([file, ...probeLogin.args], own);
+      if (end.timedOut || end.fault !== null) return { loggedIn: null, detail: faultOf(end) };
+      return probeLogin.read({
+        exit: end.exit,
+        stdout: end.stdout.toString(),
+        stderr: end.stderr.toString(),
+        environment: own,
+      });
+    },
+  };
+}
+
+function faultOf({ exit, timedOut, fault, stderr, stdout }: ErrandEnd): string {
+  if (timedOut) return "it does not answer in time";
+  if (fault !== null) return fault;
+  const said = `${stderr}\n${stdout}`.split("\n").find((line) => line.trim() !== "");
+  return `exit ${exit ?? "unknown"}${said === undefined ? "" : `: ${said.trim().slice(0, 200)}`}`;
+}
+
+/** What a process of that account gets, so that the answer is the one that an attempt would have. */
+async function environmentOf(
+  provider: Provider,
+  account: AccountRecord | null,
+  daemon: Readonly<Record<string, string | undefined>>,
+  table: ProcessTable,
+): Promise<Readonly<Record<string, string>>> {
+  const { homeVariable, keys, off } = adapterOf(provider);
+  const isDefault = account === null || account.name === "default";
+  const inherited = isDefault ? keys.filter((key) => daemon[key] !== undefined) : [];
+  const home = account?.home == null || homeVariable === null ? {} : { [homeVariable]: account.home };
+  const compose = (secrets: Readonly<Record<string, string>>) =>
+    composeEnvironment({
+      daemon,
+      target: { env: account?.env ?? {}, envPass: [...inherited] },
+      secrets,
+      variables: { ...off, ...home },
+    });
+  if (account === null || Object.keys(account.secrets).length === 0) return compose({});
+  const secrets = await resolveSecrets(account.secrets, {
+    daemon,
+    cwd: "/",
+    environment: compose({}),
+    shell: "/bin/sh",
+    timeoutMs: SECRET_MS,
+    table,
+  });
+  return compose(secrets);
+}

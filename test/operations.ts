@@ -1,0 +1,34 @@
+/** What operations can reach, for tests that give them a store of their own: agents that are installed, no outputs, no trees. */
+import type { AgentTools, OutputFiles, WorktreeTools } from "../src/ops/operation.ts";
+
+export const testOutput: OutputFiles = {
+  read: async function* () {},
+  follow: async function* () {},
+  pathOf: () => "",
+  transcript: async function* () {},
+  followTranscript: async function* () {},
+};
+
+/** Every provider is there and logged in. */
+export const testAgents: AgentTools = {
+  about: async (provider) => ({
+    provider,
+    program: provider === "custom" ? null : provider,
+    install: null,
+    tested: null,
+    homeVariable: provider === "custom" ? null : `${provider.toUpperCase()}_HOME`,
+    keys: [],
+    loginArgs: provider === "custom" ? null : ["login"],
+    permissions: provider === "custom" ? ["workspace-write", "full"] : ["read-only", "workspace-write", "full"],
+    capabilities: { resume: true, presetSession: true, usage: true, cost: true, jsonEvents: provider !== "custom" },
+  }),
+  find: async (provider) => ({ file: `/bin/${provider}`, version: "1.0.0", tested: true, fault: null }),
+  probeLogin: async () => ({ loggedIn: true, detail: "" }),
+};
+
+const whole = { there: "whole", holds: [], commits: 0, diffStat: null } as const;
+export const testTrees: WorktreeTools = {
+  look: async () => whole,
+  remove: async () => ({ removed: true, state: whole }),
+  strays: async () => [],
+};
