@@ -36,6 +36,7 @@ const PERMISSIONS: { readonly [P in Permission]: readonly string[] } = {
 export const claude: Adapter = {
   provider: "claude",
   program: "claude",
+  install: "Install Claude Code, as with `npm install -g @anthropic-ai/claude-code`",
   keys: [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -305,7 +306,7 @@ function readClaude(surroundings: Surroundings): Reader {
 
   return {
     line({ event, text }, now) {
-      if (event === null) return [{ kind: "note", at: now, text }];
+      if (event === null) return text === "" ? [] : [{ kind: "note", at: now, text }];
       switch (event["type"]) {
         case "system":
           return system(event, now);

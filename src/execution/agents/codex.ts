@@ -19,6 +19,7 @@ const KEY_VARIABLES = ["CODEX_API_KEY", "CODEX_ACCESS_TOKEN"] as const;
 export const codex: Adapter = {
   provider: "codex",
   program: "codex",
+  install: "Install Codex, as with `npm install -g @openai/codex`",
   // Not OPENAI_BASE_URL: Codex itself does not look at it, so an inherited one was meant for another program, and would
   // be sent the user's login.
   keys: [...KEY_VARIABLES, "OPENAI_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME"],
@@ -193,7 +194,7 @@ function readCodex(surroundings: Surroundings): Reader {
 
   return {
     line({ event, text }, now) {
-      if (event === null) return [{ kind: "note", at: now, text }];
+      if (event === null) return text === "" ? [] : [{ kind: "note", at: now, text }];
       switch (event["type"]) {
         case "thread.started":
           sessionId = textAt(event, "thread_id") ?? sessionId;
