@@ -90,7 +90,7 @@ function readCustom(surroundings: Surroundings): Reader {
         lines = lines.slice(Math.ceil(lines.length / 2));
         keptCharacters = lines.reduce((sum, line) => sum + line.length + 1, 0);
       }
-      return [{ kind: "text", at: now, text }];
+      return text === "" ? [] : [{ kind: "text", at: now, text }];
     },
     // Whether a model answered is known at the end only.
     reading: () => ({ sessionId: null, progress, answered: false, closed: false, trouble: null }),

@@ -17,11 +17,13 @@ const TABLE: readonly (readonly [FailureClass, RegExp])[] = [
   ["budget", /maximum budget|budget (?:is )?exhausted|max_budget/],
   [
     "quota",
-    /usage[_ ]limit|hit your .{0,40}limit|reached your .{0,40}limit|(?:daily|weekly|monthly|5-hour|session|opus|spend(?:ing)?) limit|quota exceeded|exceeded your .{0,20}quota|exhausted your .{0,20}quota|insufficient[_ ](?:quota|credits?|funds|balance)|credit balance is too low|out of credits|billing[_ ](?:error|hard)|payment required|quotafailure/,
+    /(?<!not your )usage[_ ]limit|hit your .{0,40}limit|reached your .{0,40}limit|(?:daily|weekly|monthly|5-hour|session|opus|spend(?:ing)?) limit|quota exceeded|exceeded your .{0,20}quota|exhausted your .{0,20}quota|insufficient[_ ](?:quota|credits?|funds|balance)|credit balance is too low|out of credits|billing[_ ](?:error|hard)|payment required|quotafailure/,
   ],
   [
     "rate_limited",
-    new RegExp(`${status("429")}|too many requests|rate[_ -]?limit|throttl(?:ed|ing)|resource[_ ]exhausted|slow down`),
+    new RegExp(
+      `${status("429")}|too many requests|rate[_ -]?limit|limiting requests|throttl(?:ed|ing)|resource[_ ]exhausted|slow down`,
+    ),
   ],
   [
     "auth",

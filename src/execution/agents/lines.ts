@@ -33,6 +33,9 @@ const HEAD_BYTES = 4_096;
 const ZEROS = Buffer.alloc(512);
 const REPLACEMENT = "\ufffd";
 const REPLACEMENT_BYTES = Buffer.from(REPLACEMENT);
+/** The same as JSON writes it, not behind a backslash that is itself written out. */
+const ESCAPED_REPLACEMENT = /(?<!\\)(?:\\\\)*\\ufffd/i;
+const wholeLines = new TextDecoder();
 
 /** Begins to read a stream. */
 export function frameLines(limits: LineLimits): Framing {
@@ -44,6 +47,7 @@ export function frameLines(limits: LineLimits): Framing {
   let maimed = false;
   let unframedSaid = false;
   let skippedBytes = 0;
+  let blanks = 0;
   const doubts = { sent: 0, saidSent: 0, broken: 0, saidBroken: 0 };
 
   const forget = (): void => {
@@ -95,26 +99,30 @@ export function frameLines(limits: LineLimits): Framing {
       else yield* line(head, false);
       return;
     }
-    if (pendingBytes === 0) return;
     const whole = pending.length === 1 ? (pending[0] ?? new Uint8Array(0)) : Buffer.concat(pending);
     forget();
     yield* line(whole, true);
   }
 
   function* line(bytes: Uint8Array, whole: boolean): Generator<Framed, void, undefined> {
-    const decoded = new TextDecoder().decode(bytes, { stream: !whole });
+    // A cut may divide a character: what is left of it goes.
+    const decoded = whole ? wholeLines.decode(bytes) : new TextDecoder().decode(bytes, { stream: true });
     // Zeros at the edge of a range that was given back.
     const text = decoded.replace(/^\0+/, "").replace(/\r$/, "");
-    if (text.trim() === "") return;
-    yield* doubt(text, bytes);
+    if (text.trim() === "") {
+      // Paragraphs are kept, a flood of empty lines is not.
+      if (++blanks <= 2) yield { kind: "line", line: { text: "", event: null } };
+      return;
+    }
+    blanks = 0;
+    if (text.includes(REPLACEMENT) || ESCAPED_REPLACEMENT.test(text)) yield* doubt(text, bytes);
     yield { kind: "line", line: { text, event: eventIn(text) } };
   }
 
   /** Counts what cannot have been meant; says so when it first appears. Nothing is repaired. */
   function* doubt(text: string, bytes: Uint8Array): Generator<Framed, void, undefined> {
-    const escapes = text.match(/(?<!\\)(?:\\\\)*\\ufffd/gi)?.length ?? 0;
-    const shown = text.includes(REPLACEMENT) ? text.split(REPLACEMENT).length - 1 : 0;
-    if (escapes + shown === 0) return;
+    const escapes = text.match(new RegExp(ESCAPED_REPLACEMENT, "gi"))?.length ?? 0;
+    const shown = text.split(REPLACEMENT).length - 1;
     const sent = shown === 0 ? 0 : count(bytes, REPLACEMENT_BYTES);
     doubts.sent += sent + escapes;
     doubts.broken += Math.max(0, shown - sent);
@@ -177,7 +185,7 @@ export function frameLines(limits: LineLimits): Framing {
     },
     *end() {
       yield* saySkipped();
-      if (!maimed) yield* finish();
+      if (!maimed && pendingBytes > 0) yield* finish();
       forget();
       maimed = false;
       if (doubts.sent > doubts.saidSent) yield* saySent();

@@ -134,7 +134,7 @@ const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "
 const WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 const MONTH = `(?<month>${MONTHS.join("|")})[a-z]*\\.?`;
 const DAY = String.raw`(?<day>\d{1,2})(?:st|nd|rd|th)?`;
-const CLOCK = String.raw`(?<hour>\d{1,2})(?::(?<minute>\d{2}))?(?::(?<second>\d{2})(?:\.\d+)?)?\s*(?<half>[ap]\.?m\b\.?)?`;
+const CLOCK = String.raw`(?<hour>\d{1,2})(?::(?<minute>\d{2}))?(?::(?<second>\d{2})(?:\.\d+)?)?\s*(?<half>[ap]\.?m\b)?`;
 const ZONE = String.raw`(?:\s*\(?(?<zone>Z\b|UTC\b|GMT\b|[A-Z][A-Za-z_]+(?:\/[A-Za-z0-9_+-]+){1,2}|[+-]\d{2}:?\d{2}\b|[PMCE][SD]?T\b|CES?T\b)\)?)?`;
 
 /** Dates and times of day, most telling first. A time of day needs a minute or a half of the day, and a word in front. */
@@ -156,8 +156,11 @@ function absolute(text: string, now: Instant, zone: string): ResetTime[] {
     if (local === null) continue;
     const offsetMs = offsetIn(groups["zone"]);
     const name = offsetMs === null ? namedZone(groups["zone"]) : null;
+    // What is said to the minute is over when that minute is: else it would be tried, and refused, a moment too early,
+    // and by then the words mean the same time tomorrow.
+    const spareMs = groups["second"] === undefined ? MINUTE_MS : 0;
     const toInstant = (localMs: number): Instant =>
-      offsetMs !== null ? localMs - offsetMs : instantWithin(name ?? zone, localMs);
+      spareMs + (offsetMs !== null ? localMs - offsetMs : instantWithin(name ?? zone, localMs));
     const at = place(groups, local, toInstant, now, offsetMs === null ? (name ?? zone) : "UTC", offsetMs ?? 0);
     if (at === null) continue;
     const named = offsetMs !== null || name !== null;
