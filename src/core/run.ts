@@ -2,7 +2,7 @@
 import type { AgentOutcome } from "./agent.ts";
 import { stableFraction } from "./chance.ts";
 import { ensure } from "./errors.ts";
-import { pauseMs } from "./limit-end.ts";
+import { doublingsTo, pauseMs } from "./limit-end.ts";
 import type { Limits } from "./limits.ts";
 import type { RunPolicy } from "./loop.ts";
 import type { Instant } from "./ports.ts";
@@ -191,6 +191,8 @@ export interface StepView {
   readonly attemptNumber: number;
   /** When the hold that this end put on its account is over, null when a person has to end it; absent: no hold. */
   readonly heldUntil?: Instant | null | undefined;
+  /** It is an agent's, and a session is known with which the next attempt goes on. */
+  readonly hasSession?: boolean;
   /** A person or an overlap asked for the end of the run. */
   readonly cancelRequested: { readonly reason: string; readonly superseded: boolean } | null;
 }
@@ -302,13 +304,15 @@ export function endAttempt(
     }
 
     case "lost": {
-      const attempt = { event: "lose", class: "lost", counted: policy.onLost !== "retry" } as const;
+      // An agent goes on where it was; a command would do everything again.
+      const goesOn = policy.onLost === "retry" || (policy.onLost === "auto" && view.hasSession === true);
+      const attempt = { event: "lose", class: "lost", counted: !goesOn } as const;
       const tries = triesCounted + (attempt.counted ? 1 : 0);
       if (cancelled) return { attempt, step: { event: "cancel", reason: cancelReason, triesCounted: tries, idleEnds } };
-      const idle = policy.onLost === "retry" ? idleEnds + 1 : 0;
+      const idle = goesOn ? idleEnds + 1 : 0;
       if (idle >= limits.crashLoopEnds)
         return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted: tries, idleEnds: idle } };
-      if (policy.onLost === "fail" || (policy.onLost === "auto" && tries >= view.maxAttempts))
+      if (policy.onLost === "fail" || (!goesOn && tries >= view.maxAttempts))
         return { attempt, step: { event: "fail", reason: "lost", triesCounted: tries, idleEnds: idle } };
       return {
         attempt,
@@ -342,6 +346,12 @@ export function endAttempt(
           attempt,
           step: { event: "wait", reason: "retry", wakeAt: retryAt(tries), triesCounted: tries, idleEnds: 0 },
         };
+      // These did start, so they are no crash loop however often they come; an overload counts for its own pause alone.
+      if (view.heldUntil !== undefined) return { attempt, step: waitUncounted(why, tries, 0) };
+      if (why === "overloaded") {
+        const most = 1 + doublingsTo(limits.throttleBackoffMs, limits.throttleBackoffCapMs);
+        return { attempt, step: waitUncounted(why, tries, Math.min(idleEnds + 1, most)) };
+      }
       const idle = idleEnds + 1;
       if (why === "spawn" && idle >= limits.crashLoopEnds)
         return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted: tries, idleEnds: idle } };

@@ -1,14 +1,15 @@
 /** Accounts and their holds: who may work under which login, and until when not (ADR 0012). */
 import { AppError, ensure } from "../core/errors.ts";
-import { isLimit, limitEnd } from "../core/limit-end.ts";
+import { isLimit, limitEnd, statusUnder, type LimitClass } from "../core/limit-end.ts";
 import type { Limits } from "../core/limits.ts";
 import type { AccountDraft, AccountView } from "../core/ports.ts";
 import type { AccountRecord } from "../core/records.ts";
 import type { Outcome } from "../core/run.ts";
 import { journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, runAll, type Steps } from "./operation.ts";
-import { toAccount, toHold, toRun, type AccountRow, type Row } from "./rows.ts";
+import { toAccount, toHold, type AccountRow, type Row } from "./rows.ts";
 import { advisoryLock, forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
+import { makeReady } from "./steps.ts";
 
 /** Holds that are on: not cleared, not over. */
 const active = sql`cleared_at is null and (until_at is null or until_at > ${storeNow})`;
@@ -159,21 +160,7 @@ function* wakeWaiting(accountId: string, now: number): Steps<{ woken: number; wr
     sql`select id, run_id from steps where id in (${jsonList(waiting.map((row) => row["id"] as string))})
         and status = 'waiting' and reason in ('limit', 'account') order by id ${forUpdate}`,
   );
-  const runOf = new Map(runs.map((row) => [row["id"], toRun(row)]));
-  const writes: Sql[] = [];
-  for (const row of still) {
-    const run = runOf.get(row["run_id"] as string);
-    if (run === undefined) continue;
-    const log = journal("run", run.id, run.eventNumber, now);
-    log.add("step.ready", { step: row["id"] });
-    writes.push(
-      sql`update steps set status = 'ready', reason = null, wake_at = null where id = ${row["id"] as string} and status = 'waiting'`,
-      sql`update runs set status = 'queued', reason = null, wake_at = null, revision = revision + 1
-          where id = ${run.id} and finished_at is null and status = 'waiting'`,
-      ...log.writes(),
-    );
-  }
-  return { woken: still.length, writes };
+  return { woken: still.length, writes: makeReady(still, runs, now) };
 }
 
 export const releaseAccount = operation("accounts.release", function* (input: { accountId: string }): Steps<{
@@ -221,27 +208,40 @@ export const removeAccount = operation("accounts.remove", function* (input: { ac
   );
 });
 
-export const accountAnswered = operation("accounts.answered", function* (input: { accountId: string }): Steps<void> {
-  const row = yield* one<Row>(sql`select * from accounts where id = ${input.accountId} ${forUpdate}`);
-  if (row === undefined) return;
-  const account = toAccount(row);
-  if (account.status === "ok" && account.limitEnds === 0) return;
-  const clock = yield* one<{ now: number }>(readInstant);
-  yield* finish(...provedOk(account, clock?.now ?? 0));
-});
-
-/** Its limits are over. A hold by a person stays. */
-function provedOk(account: AccountRow, now: number): Sql[] {
-  const log = journal("account", account.id, account.eventNumber, now);
-  if (account.status !== "ok") log.add("account.ok", { was: account.status });
-  return [
-    sql`update accounts set status = 'ok', limit_ends = 0, last_used_at = ${now} where id = ${account.id}`,
-    sql`update holds set cleared_at = ${now} where subject_kind = 'account' and subject_id = ${account.id} and source <> 'person' and cleared_at is null`,
-    ...log.writes(),
-  ];
+/** The limits of an account that are on, and until when. Read under its lock. */
+function* limitsOn(accountId: string): Steps<ReadonlyMap<LimitClass, number | null>> {
+  const rows = yield* all<Row>(
+    sql`select source, until_at from holds where subject_kind = 'account' and subject_id = ${accountId} and source <> 'person' and ${active} order by source`,
+  );
+  return new Map(rows.map((row) => [row["source"] as LimitClass, row["until_at"] as number | null]));
 }
 
-/** What the end of an attempt means for its account. `untilAt` undefined: no limit; null: until it is released. */
+/**
+ * Its limits are over. Nothing starts while one is on, so what answers then was at work before and proves nothing; a login
+ * that was refused is mended by a person.
+ */
+function* provedOk(account: AccountRow, now: number): Steps<Sql[]> {
+  if (account.status === "ok" && account.limitEnds === 0) return [];
+  if ((yield* limitsOn(account.id)).size > 0) return [];
+  const log = journal("account", account.id, account.eventNumber, now);
+  if (account.status !== "ok") log.add("account.ok", { was: account.status });
+  return [sql`update accounts set status = 'ok', limit_ends = 0 where id = ${account.id}`, ...log.writes()];
+}
+
+export const accountAnswered = operation("accounts.answered", function* (input: { accountId: string }): Steps<void> {
+  const [clock, rows] = yield* many<[{ now: number }, Row]>(
+    readInstant,
+    sql`select * from accounts where id = ${input.accountId} ${forUpdate}`,
+  );
+  if (rows[0] === undefined) return;
+  const writes = yield* provedOk(toAccount(rows[0]), clock[0]?.now ?? 0);
+  if (writes.length > 0) yield* finish(...writes);
+});
+
+/**
+ * What the end of an attempt means for its account. `untilAt` undefined: no limit; null: until it is released.
+ * @param key the same key gives the same jitter
+ */
 export function* endUnder(
   accountId: string,
   outcome: Outcome,
@@ -249,29 +249,31 @@ export function* endUnder(
   limits: Limits,
   now: number,
 ): Steps<{ untilAt: number | null | undefined; writes: Sql[] }> {
-  const limited = outcome.kind === "failed" && isLimit(outcome.class) ? outcome.class : null;
+  const failed = outcome.kind === "failed" || outcome.kind === "timed_out";
+  const limited = failed && isLimit(outcome.class) ? outcome.class : null;
   if (limited !== null && isDefault(accountId)) yield* all(insertDefault(accountId));
   const row = yield* one<Row>(sql`select * from accounts where id = ${accountId} ${forUpdate}`);
   if (row === undefined) return { untilAt: undefined, writes: [] };
   const account = toAccount(row);
+  const used = sql`update accounts set last_used_at = ${now} where id = ${accountId}`;
   if (limited === null) {
-    const used = sql`update accounts set last_used_at = ${now} where id = ${accountId}`;
-    const proved = outcome.kind === "succeeded" && (account.status !== "ok" || account.limitEnds > 0);
-    return { untilAt: undefined, writes: proved ? provedOk(account, now) : [used] };
+    const proved = outcome.kind === "succeeded" ? yield* provedOk(account, now) : [];
+    return { untilAt: undefined, writes: [used, ...proved] };
   }
-  const end = limitEnd(
-    { class: limited, resetAt: outcome.agent?.resetAt ?? null, limitEnds: account.limitEnds, key },
-    limits,
-    now,
-  );
+  const on = yield* limitsOn(accountId);
+  const resetAt = outcome.agent?.resetAt ?? null;
+  const { limitEnds } = account;
+  const end = limitEnd({ class: limited, resetAt, limitEnds, heldUntil: on.get(limited) ?? null, key }, limits, now);
   const source = outcome.agent?.resetSource;
   const reason = [outcome.message ?? limited, ...(source ? [`(${source})`] : [])].join(" ");
+  const status = statusUnder([limited, ...on.keys()]);
   const log = journal("account", account.id, account.eventNumber, now);
   log.add("account.held", { untilAt: end.untilAt, reason, source: limited });
   return {
     untilAt: end.untilAt,
     writes: [
-      sql`update accounts set status = ${end.status}, limit_ends = ${end.limitEnds}, last_used_at = ${now} where id = ${accountId}`,
+      used,
+      sql`update accounts set status = ${status}, limit_ends = ${end.limitEnds} where id = ${accountId}`,
       hold(accountId, limited, end.untilAt, reason, now),
       ...log.writes(),
     ],

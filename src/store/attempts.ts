@@ -61,8 +61,9 @@ function* surroundingsOf(
   const [accounts, worktrees, earlier] = yield* many<[Row, Row, Row]>(
     sql`select * from accounts where id in (${jsonList(agents.map((row) => row["account_id"] as string))})`,
     sql`select * from worktrees where run_id in (${jsonList(trees.map((run) => run.id))})`,
-    sql`select step_id, number, class, message from attempts where run_id in (${jsonList(agents.map((row) => row["run_id"] as string))})
-        and finished_at is not null order by step_id, number`,
+    sql`select a.step_id as step_id, a.class as class, a.message as message
+          from steps s join attempts a on a.step_id = s.id and a.number = s.attempts_made - 1
+          where s.id in (${jsonList(agents.map((row) => row["step_id"] as string))})`,
   );
   const accountOf = new Map(accounts.map((row) => [row["id"], toAccount(row)]));
   const treeOf = new Map(worktrees.map((row) => [row["run_id"], toWorktree(row)]));
@@ -138,6 +139,8 @@ interface StartAttempt {
   readonly sessionId?: string | null;
 }
 
+const providerOf = (accountId: string | null): string => accountId?.split(":")[0] ?? "";
+
 /**
  * Binds a session to the attempt and its step: one live attempt for each (provider, account, session). null: another one
  * that has not ended has it.
@@ -145,7 +148,7 @@ interface StartAttempt {
 function* bindSession(of: Held, sessionId: string): Steps<Sql[] | null> {
   const { accountId } = of.attempt;
   if (accountId === null) return [];
-  const [provider = ""] = accountId.split(":");
+  const provider = providerOf(accountId);
   const key = sql`provider = ${provider} and account_id = ${accountId} and session_id = ${sessionId}`;
   yield* all(
     sql`insert into sessions (provider, account_id, session_id, owner_step_id, live_attempt_id, created_at)
@@ -323,6 +326,9 @@ function endOn(
   under: { readonly untilAt: number | null | undefined; readonly writes: readonly Sql[] } = none,
 ): Settled {
   const { now, run, log, writes } = desk;
+  // The next attempt goes on with it, unless its provider does not know it any more.
+  const sessionId = outcome.agent?.sessionId ?? attempt.sessionRef;
+  const sessionRef = outcome.agent?.sessionGone === true ? null : (sessionId ?? step.sessionRef);
   const end = endAttempt(
     {
       stepId: step.id,
@@ -335,6 +341,7 @@ function endOn(
           ? null
           : { reason: run.cancelReason ?? "cancelled", superseded: run.cancelSuperseded },
       heldUntil: under.untilAt,
+      hasSession: sessionRef !== null,
     },
     outcome,
     run.policy,
@@ -360,14 +367,15 @@ function endOn(
     sql`update attempts set status = ${attemptStatus}, class = ${end.attempt.class}, counted = ${end.attempt.counted ? 1 : 0},
           exit_status = ${outcome.exitStatus}, signal = ${outcome.signal}, message = ${outcome.message}, tail = ${outcome.tail},
           stdout_bytes = ${outcome.stdoutBytes}, stderr_bytes = ${outcome.stderrBytes}, ended_by = ${outcome.endedBy}, reaped = ${outcome.reaped},
-          proof = ${outcome.proof}, usage_total = ${jsonOf(outcome.agent?.usage)}, agent_end = ${agentEndOf(outcome)},
+          proof = ${outcome.proof}, usage_total = ${jsonOf(outcome.agent?.usage)}, agent_end = ${agentEndOf(outcome)}, session_ref = ${sessionId},
           started_at = coalesce(started_at, ${outcome.startedAt}), token = ${token}, finished_at = ${endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now)}
         where id = ${attempt.id} and token <= ${token} and finished_at is null`,
     sql`delete from claims where attempt_id = ${attempt.id}`,
     ...(attempt.sessionRef === null
       ? []
       : [
-          sql`update sessions set live_attempt_id = null where account_id = ${attempt.accountId} and session_id = ${attempt.sessionRef} and live_attempt_id = ${attempt.id}`,
+          sql`update sessions set live_attempt_id = null
+                where provider = ${providerOf(attempt.accountId)} and account_id = ${attempt.accountId} and session_id = ${attempt.sessionRef} and live_attempt_id = ${attempt.id}`,
         ]),
     ...under.writes,
   );
@@ -377,7 +385,7 @@ function endOn(
   const output = end.step.event === "succeed" ? outcome.output : null;
   writes.push(
     sql`update steps set status = ${stepStatus}, reason = ${reason}, wake_at = ${wakeAt}, tries_counted = ${end.step.triesCounted},
-          idle_ends = ${end.step.idleEnds}, output = ${output}, finished_at = ${settles ? endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now) : null}
+          idle_ends = ${end.step.idleEnds}, session_ref = ${sessionRef}, output = ${output}, finished_at = ${settles ? endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now) : null}
         where id = ${step.id} and token = ${token} and finished_at is null`,
   );
   const runStatus = runStatusOf(steps.map((one) => (one.id === step.id ? { status: stepStatus } : one)));

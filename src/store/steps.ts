@@ -11,6 +11,26 @@ interface Woken {
   readonly now: number;
 }
 
+/** Makes waiting steps ready. Their rows and those of their runs are locked. */
+export function makeReady(steps: readonly Row[], runs: readonly Row[], now: number): Sql[] {
+  const writes: Sql[] = [];
+  for (const run of runs.map(toRun)) {
+    const ready = steps.filter((step) => step["run_id"] === run.id);
+    if (ready.length === 0) continue;
+    const log = journal("run", run.id, run.eventNumber, now);
+    for (const { id } of ready) log.add("step.ready", { step: id });
+    writes.push(
+      ...ready.map(
+        (step) =>
+          sql`update steps set status = 'ready', reason = null, wake_at = null where id = ${step["id"] as string} and status = 'waiting'`,
+      ),
+      sql`update runs set status = 'queued', reason = null, wake_at = null, revision = revision + 1 where id = ${run.id} and finished_at is null and status = 'waiting'`,
+      ...log.writes(),
+    );
+  }
+  return writes;
+}
+
 export const wakeSteps = operation("steps.wake", function* (input: { limit: number }): Steps<Woken> {
   const [clock, due] = yield* many<[{ now: number }, Row]>(
     readInstant,
@@ -28,19 +48,7 @@ export const wakeSteps = operation("steps.wake", function* (input: { limit: numb
   const still = yield* all<Row>(
     sql`select id, run_id from steps where id in (${jsonList(ripe.map((row) => row["id"] as string))}) and status = 'waiting' and wake_at <= ${now} order by id ${skipLocked}`,
   );
-  const byId = new Map(runs.map((row) => [row["id"], toRun(row)]));
-  const writes: Sql[] = [];
-  for (const row of still) {
-    const run = byId.get(row["run_id"] as string);
-    if (run === undefined) continue;
-    const log = journal("run", run.id, run.eventNumber, now);
-    log.add("step.ready", { step: row["id"] });
-    writes.push(
-      sql`update steps set status = 'ready', reason = null, wake_at = null where id = ${row["id"] as string} and status = 'waiting'`,
-      sql`update runs set status = 'queued', reason = null, wake_at = null, revision = revision + 1 where id = ${run.id} and finished_at is null and status = 'waiting'`,
-      ...log.writes(),
-    );
-  }
+  const writes = makeReady(still, runs, now);
   const rest = yield* one<Row>(
     sql`select min(wake_at) as wake_at from steps where status = 'waiting' and wake_at is not null and id not in (${jsonList(still.map((row) => row["id"] as string))})`,
   );
