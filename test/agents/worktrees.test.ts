@@ -77,9 +77,15 @@ async function run(prompt: string, cwd = repository, ...more: string[]): Promise
   expect(ended.out, ended.err).not.toBe("");
   return JSON.parse(ended.out) as RunAnswer;
 }
+async function untilFound<T>(look: () => Promise<T | null>, what: string, patienceMs?: number): Promise<T> {
+  let found: T | null = null;
+  await until(async () => (found = await look()) !== null, what, patienceMs);
+  return found as T;
+}
+
 /** The run once its tree was looked at. */
 const tidied = (id: string): Promise<RunAnswer> =>
-  until(async () => {
+  untilFound(async () => {
     const shown = await home.json<RunAnswer>(["show", id]);
     const path = shown.worktree?.path;
     return shown.worktree === null || shown.worktree.kept === true || (path !== undefined && !existsSync(path))
@@ -178,7 +184,7 @@ test("B-105 30 parallel starts on one repository give 30 trees and no stray bran
 }, 240_000);
 
 const tidiedAfterEnd = (id: string): Promise<RunAnswer> =>
-  until(
+  untilFound(
     async () => {
       const shown = await home.json<RunAnswer>(["show", id]);
       return ["succeeded", "failed", "timed_out"].includes(shown.status) && shown.worktree?.kept === true
