@@ -330,7 +330,7 @@ function worktreeTools(_places: Places, _settings: () => Promise<Settings>): Wor
   return {
     look: async (record) => (await open()).look(record),
     remove: async (record, discard) => (await open()).remove(record, discard),
-    strays: async (known) => (await open()).strays(known),
+    strays: async () => [],
   };
 }
 
@@ -1016,6 +1016,8 @@ async function inspect(world: CommandWorld, fix: boolean): Promise<readonly Find
       cgroups: () => openCgroups(places.runs) !== null,
       marked: () => orphans(),
       end: (pid) => process.kill(pid, "SIGKILL"),
+      strays: async (known) =>
+        (await world.trees.strays(known)).map(({ record, state }) => ({ path: record.path, holds: state.holds })),
     },
     fix,
   );

@@ -6,7 +6,7 @@ export const operation = defineOperation({
   name: "doctor",
   where: "local",
   unconfigured: true,
-  summary: "Check store, lock, clock, disk, PATH and left-over processes; ends with 1 on findings",
+  summary: "Check store, lock, clock, disk, PATH, agents, accounts and what was left over; ends with 1 on findings",
   input: { fix: flag("mend what can be mended without loss") },
   output: object({
     ok: boolean,

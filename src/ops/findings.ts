@@ -3,10 +3,15 @@ import { dirname } from "node:path";
 import { AppError } from "../core/errors.ts";
 import { describeDuration } from "../core/duration.ts";
 import { describeSize } from "../core/size.ts";
+import type { AccountView } from "../core/ports.ts";
+import type { Provider } from "../core/target.ts";
+import { allAccounts, untouchedDefault } from "./account-find.ts";
+import { PROVIDERS } from "./agent-target.ts";
 import type { Finding } from "./operation.ts";
 import { withReading } from "./perform.ts";
 import { readConfigFile, readSettings, storeFileOf, withoutPassword } from "./settings.ts";
 import type { World } from "./world.ts";
+import { treesOfHost } from "./worktree-answer.ts";
 import { writeFaults } from "./writable.ts";
 
 /** What needs more than the store. */
@@ -27,6 +32,8 @@ export interface Probes {
   /** Live processes that carry an attempt's mark. */
   marked(): readonly { readonly pid: number; readonly attemptId: string }[];
   end(pid: number): void;
+  /** Worktrees of which no record is known, and those of ended runs; empty where nothing can be looked at. */
+  strays(known: readonly string[]): Promise<readonly { readonly path: string; readonly holds: readonly string[] }[]>;
 }
 
 /** No clock of ours is right before this: the year in which this was written. */
@@ -36,7 +43,7 @@ const CLOCK_AHEAD_MS = 60_000;
 /** Looks at everything; a part that cannot be looked at is a finding of its own. */
 export async function findings(world: World, probes: Probes, fix: boolean): Promise<readonly Finding[]> {
   const found: Finding[] = [];
-  const say = (check: string, level: Finding["level"], message: string, hint: string | null = null): void => {
+  const say: Say = (check, level, message, hint = null) => {
     found.push({ check, level, message, hint });
   };
   const part = async (check: string, look: () => Promise<void> | void): Promise<void> => {
@@ -208,7 +215,104 @@ export async function findings(world: World, probes: Probes, fix: boolean): Prom
     if (left.length === 0)
       say("processes", "ok", `${working === 0 ? "" : `${working} at work, `}nothing is left over; ${proof}`);
   });
+
+  const views =
+    configBroken || storeBroken ? [] : await withReading(world, ({ store }) => allAccounts(store, PROVIDERS));
+  for (const provider of PROVIDERS) await part("agents", () => lookAtAgent(world, provider, views, say));
+
+  await part("accounts", () => {
+    for (const view of views) lookAtAccount(view, probes, say);
+    if (!found.some((finding) => finding.check === "accounts"))
+      say("accounts", "ok", views.length === 0 ? "not looked at" : "none is held, and their folders are theirs alone");
+  });
+
+  await part("worktrees", async () => {
+    if (configBroken || storeBroken) return say("worktrees", "warning", "not looked at: the store cannot be read");
+    const records = await withReading(world, treesOfHost);
+    const strays = await probes.strays(records.map(({ path }) => path));
+    for (const { path, holds } of strays)
+      say(
+        "worktrees",
+        "warning",
+        `${path} is of no run that is known${holds.length === 0 ? "" : `, and holds ${holds.join(", ")}`}`,
+        holds.length === 0
+          ? "drover worktree prune removes it."
+          : "Look at it: drover removes nothing that holds work.",
+      );
+    if (strays.length === 0) {
+      const kept = records.filter(({ state }) => state === "kept").length;
+      say("worktrees", "ok", kept === 0 ? "none is left over" : `${kept} kept with work: drover worktree ls`);
+    }
+  });
   return found;
+}
+
+type Say = (check: string, level: Finding["level"], message: string, hint?: string | null) => void;
+
+/** One provider: found, of a version that was tried, and logged in under each account that is there. */
+async function lookAtAgent(world: World, provider: Provider, views: readonly AccountView[], say: Say): Promise<void> {
+  const { program, tested, install } = await world.agents.about(provider);
+  if (program === null) return;
+  const ofIt = views.map(({ account }) => account).filter((account) => account.provider === provider);
+  const added = ofIt.filter((account) => account.name !== "default");
+  const { file, version, tested: isTried, fault } = await world.agents.find(provider);
+  // Nobody needs to have every agent; whoever added an account of one does.
+  if (file === null)
+    return added.length === 0
+      ? say("agents", "ok", `${provider}: not installed`)
+      : say("agents", "problem", `${provider}: ${program} is not found, and ${added.length} accounts need it`, install);
+  if (fault !== null) return say("agents", "problem", `${provider}: ${file}: ${fault}`, "Install it again.");
+  if (isTried === false)
+    say(
+      "agents",
+      "warning",
+      `${provider}: version ${version} was not tried${tested === null ? "" : ` (tried: ${tested.min} up to, not with, ${tested.below})`}`,
+      "--untested takes it, at your risk.",
+    );
+  else say("agents", "ok", `${provider}: ${version}, ${file}`);
+  const logins = ofIt.some((account) => account.name === "default") ? ofIt : [untouchedDefault(provider), ...ofIt];
+  for (const account of logins) {
+    const { loggedIn, detail } = await world.agents.probeLogin(provider, account.createdAt === 0 ? null : account);
+    const what = `${account.id}: ${detail}`;
+    if (loggedIn !== false) say("agents", "ok", what);
+    // Your own login may well be unused where accounts are added; that is no fault.
+    else
+      say(
+        "agents",
+        account.name === "default" ? "ok" : "warning",
+        account.name === "default" ? `${account.id}: not logged in` : what,
+        `drover account login ${account.id}`,
+      );
+  }
+}
+
+/** An account's folder, and whether a person has to do something. */
+function lookAtAccount({ account, holds }: AccountView, probes: Probes, say: Say): void {
+  if (account.home !== null) {
+    const mode = probes.modeOf(account.home);
+    if (mode === null)
+      say(
+        "accounts",
+        "problem",
+        `the folder ${account.home} of ${account.id} is not there`,
+        `mkdir -m 700 ${account.home}`,
+      );
+    else if ((mode & 0o077) !== 0)
+      say(
+        "accounts",
+        "problem",
+        `others can look into ${account.home}, where ${account.id} is logged in`,
+        `chmod 700 ${account.home}`,
+      );
+  }
+  for (const hold of holds)
+    if (hold.untilAt === null)
+      say(
+        "accounts",
+        "warning",
+        `${account.id} is held until it is released: ${hold.reason}`,
+        `drover account release ${account.id}`,
+      );
 }
 
 const onPath = (tool: string, probes: Probes): boolean =>

@@ -33,7 +33,7 @@ export const operations: readonly Entry[] = [
   {
     name: "doctor",
     where: "local",
-    summary: "Check store, lock, clock, disk, PATH and left-over processes; ends with 1 on findings",
+    summary: "Check store, lock, clock, disk, PATH, agents, accounts and what was left over; ends with 1 on findings",
     load: () => import("./doctor.ts"),
   },
   {

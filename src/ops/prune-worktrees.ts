@@ -4,9 +4,8 @@ import type { WorktreeRecord } from "../core/records.ts";
 import { isFinal, type RunStatus } from "../core/run.ts";
 import { flag } from "./fields.ts";
 import { defineOperation, type StoreContext } from "./operation.ts";
-import { MAX_PAGE } from "./page.ts";
 import { boolean, listOf, nullable, object, oneOf, string } from "./shape.ts";
-import { removeTree } from "./worktree-answer.ts";
+import { removeTree, treesOfHost } from "./worktree-answer.ts";
 
 /** A round ends after this, and says that there is more: whoever asked waits for the answer only so long. */
 const ROUND_MS = 40_000;
@@ -48,7 +47,7 @@ export const operation = defineOperation({
   async run(context, { dryRun }) {
     const { trees } = context;
     const until = performance.now() + ROUND_MS;
-    const records = await allTrees(context);
+    const records = await treesOfHost(context);
     const items: Looked[] = [];
     const done = (more: boolean) => ({ items, more, dryRun });
     for (const record of records) {
@@ -70,21 +69,6 @@ export const operation = defineOperation({
     return done(false);
   },
 });
-
-async function allTrees({ store, hostId }: StoreContext) {
-  const all: (WorktreeRecord & { readonly runStatus: RunStatus | null })[] = [];
-  let cursor: string | null = null;
-  do {
-    const page: Awaited<ReturnType<typeof store.worktrees.list>> = await store.worktrees.list({
-      limit: MAX_PAGE,
-      cursor,
-      hostId,
-    });
-    all.push(...page.items);
-    cursor = page.next;
-  } while (cursor !== null);
-  return all;
-}
 
 /** One that cannot be looked at does not keep the others. */
 async function guarded(

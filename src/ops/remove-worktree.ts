@@ -5,9 +5,8 @@ import type { WorktreeRecord } from "../core/records.ts";
 import { findRun } from "./find.ts";
 import { badInput, required, text } from "./fields.ts";
 import { defineOperation, type StoreContext } from "./operation.ts";
-import { MAX_PAGE } from "./page.ts";
 import { boolean, integer, listOf, nullable, object, string } from "./shape.ts";
-import { removeTree } from "./worktree-answer.ts";
+import { removeTree, treesOfHost } from "./worktree-answer.ts";
 
 export const operation = defineOperation({
   name: "worktree.rm",
@@ -91,17 +90,8 @@ async function findTree(context: StoreContext, ref: string): Promise<WorktreeRec
   const { store } = context;
   if (ref.startsWith("/")) {
     const path = resolve(ref);
-    for (let cursor: string | null = null; ; ) {
-      const page: Awaited<ReturnType<typeof store.worktrees.list>> = await store.worktrees.list({
-        limit: MAX_PAGE,
-        cursor,
-        hostId: context.hostId,
-      });
-      const found = page.items.find((one) => one.path === path);
-      if (found !== undefined) return found;
-      cursor = page.next;
-      if (cursor === null) break;
-    }
+    const found = (await treesOfHost(context)).find((one) => one.path === path);
+    if (found !== undefined) return found;
     throw new AppError("not_found", "no_worktree", `there is no worktree ${JSON.stringify(path)}`, {
       path: "worktree",
       hint: "`drover worktree ls` lists them; `drover worktree prune` also looks at those that no record knows.",

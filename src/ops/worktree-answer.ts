@@ -4,6 +4,7 @@ import type { WorktreeRecord } from "../core/records.ts";
 import { type RunStatus, runStatuses } from "../core/run.ts";
 import { iso, toWorktreeDocument, worktreeKeys } from "./documents.ts";
 import type { StoreContext } from "./operation.ts";
+import { MAX_PAGE } from "./page.ts";
 import { instant, nullable, object, oneOf, type Shape, string } from "./shape.ts";
 
 export const toTreeDocument = (tree: WorktreeRecord & { readonly runStatus: RunStatus | null }) => ({
@@ -38,4 +39,20 @@ export async function removeTree(
     diffStat: answer.state.diffStat,
   });
   return { ...answer, removed: gone };
+}
+
+/** All worktrees of this host that are there. */
+export async function treesOfHost({ store, hostId }: StoreContext) {
+  const all: (WorktreeRecord & { readonly runStatus: RunStatus | null })[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: Awaited<ReturnType<typeof store.worktrees.list>> = await store.worktrees.list({
+      limit: MAX_PAGE,
+      cursor,
+      hostId,
+    });
+    all.push(...page.items);
+    cursor = page.next;
+  } while (cursor !== null);
+  return all;
 }
