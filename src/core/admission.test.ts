@@ -9,6 +9,7 @@ import {
   type Head,
   type HostView,
 } from "./admission.ts";
+import type { AccountStatus } from "./records.ts";
 
 const NOW = 1_000;
 const host = (id: string, over: Partial<HostView> = {}): HostView => ({
@@ -33,17 +34,40 @@ const worlds = fc
       }),
       { minLength: 1, maxLength: 5 },
     ),
+    logins: fc.array(
+      fc.record({
+        there: fc.boolean(),
+        enabled: fc.boolean(),
+        status: fc.constantFrom<AccountStatus>("ok", "throttled", "quota", "auth", "unknown"),
+        held: fc.constantFrom<readonly (number | null)[]>([], [], [], [null], [NOW + 5], [NOW + 5, NOW + 9]),
+        used: fc.nat(1),
+        set: fc.nat(4),
+      }),
+      { maxLength: 3 },
+    ),
     heads: fc.array(fc.record({ set: fc.nat(4), turnAt: fc.integer({ min: 0, max: 6 }) }), { maxLength: 25 }),
   })
   .map(
-    ({ hosts, caps, used, sets, heads }): AdmissionView => ({
+    ({ hosts, caps, used, sets, logins, heads }): AdmissionView => ({
       hosts: hosts.map((status, i) => host(`h${i}`, { status })),
       limits: new Map(caps.map((limit, i) => [`r${i}`, limit])),
-      used: new Map(used.map((n, i) => [`r${i}`, n])),
+      used: new Map([
+        ...used.map((n, i) => [`r${i}`, n] as const),
+        ...logins.map((login, i) => [`account:p:a${i}`, login.used] as const),
+      ]),
+      accounts: new Map(
+        logins.flatMap(({ there, enabled, status }, i) => (there ? [[`p:a${i}`, { enabled, status }] as const] : [])),
+      ),
+      holds: logins.flatMap(({ held }, i) =>
+        held.map((untilAt) => ({ subject: `account:p:a${i}`, untilAt, reason: "a limit" })),
+      ),
       sets: sets.map(
         (set, i): CapSet => ({
           key: `s${i}`,
-          resources: set.resources.map((n) => `r${n}`),
+          resources: [
+            ...set.resources.map((n) => `r${n}`),
+            ...logins.flatMap((login, n) => (login.set === i ? [`account:p:a${n}`] : [])),
+          ],
           hostPin: set.pin === null ? null : `h${set.pin}`,
         }),
       ),
@@ -131,5 +155,59 @@ describe("admission", () => {
     expect(of(host("h", { status: "disk" }))).toBe("host_disk");
     expect(of(host("h", { status: "draining" }))).toBe("host_draining");
     expect(of(host("other"))).toBe("host_down");
+  });
+
+  test("nothing starts under an account that is held, disabled or not there; its user's own login needs no row", () => {
+    const state = { enabled: true, status: "ok" } as const;
+    const of = (accountId: string, over: Partial<AdmissionView> = {}, used = 0) =>
+      refusalOf(
+        { key: "s", resources: ["provider:p", `account:${accountId}`], hostPin: "h" },
+        { hosts: [host("h")], limits: new Map(), accounts: new Map([["p:work", state]]), ...over },
+        new Map([[`account:${accountId}`, used]]),
+        NOW,
+      );
+    expect(of("p:work")).toBeNull();
+    expect(of("p:default")).toBeNull();
+    expect(of("p:other")).toEqual({ code: "account_missing", accountId: "p:other" });
+    expect(of("p:work", { accounts: new Map([["p:work", { ...state, enabled: false }]]) })).toEqual({
+      code: "account_disabled",
+      accountId: "p:work",
+    });
+    const short = { subject: "account:p:work", untilAt: NOW + 1, reason: "short" };
+    const long = { subject: "account:p:work", untilAt: null, reason: "long" };
+    expect(of("p:work", { holds: [short, long] })).toEqual({ code: "held", ...long });
+    expect(of("p:default", { holds: [short] })).toBeNull();
+    expect(of("p:default", { holds: [{ ...short, subject: "provider:p" }] })).toMatchObject({ code: "held" });
+  });
+
+  test("after a limit one attempt finds out whether it is over", () => {
+    const set: CapSet = { key: "s", resources: ["account:p:work"], hostPin: "h" };
+    const heads = ["a", "b", "c"].map((stepId, i): Head => ({ stepId, runId: stepId, capKey: "s", turnAt: i }));
+    for (const status of ["throttled", "quota", "ok", "unknown", "auth"] as const) {
+      const { grants, refused } = admit(
+        {
+          hosts: [host("h")],
+          limits: new Map(),
+          used: new Map(),
+          sets: [set],
+          heads,
+          accounts: new Map([["p:work", { enabled: true, status }]]),
+        },
+        NOW,
+        50,
+      );
+      const probes = status === "throttled" || status === "quota";
+      expect(grants).toHaveLength(probes ? 1 : 3);
+      if (probes) expect(refused.get("b")).toEqual({ code: "probing", accountId: "p:work", status });
+    }
+  });
+
+  test("who works in a folder that is not his own has it alone, unless a limit says otherwise", () => {
+    const set: CapSet = { key: "s", resources: ["folder:/a"], hostPin: "h" };
+    const of = (limits: ReadonlyMap<string, number>, used: number) =>
+      refusalOf(set, { hosts: [host("h")], limits }, new Map([["folder:/a", used]]), NOW);
+    expect(of(new Map(), 0)).toBeNull();
+    expect(of(new Map(), 1)).toEqual({ code: "cap", resource: "folder:/a", used: 1, limit: 1 });
+    expect(of(new Map([["folder:/a", 2]]), 1)).toBeNull();
   });
 });

@@ -184,6 +184,75 @@ describe("the end of an attempt", () => {
     expect(of("fail", 5).step).toMatchObject({ event: "fail", reason: "lost" });
   });
 
+  test("an agent that was lost goes on with its session, uses up no try, and is a crash loop in the end", () => {
+    const lost = outcome({ kind: "lost", class: "lost" });
+    const of = (onLost: "auto" | "fail", over: Partial<StepView>) =>
+      endAttempt(view({ maxAttempts: 1, hasSession: true, ...over }), lost, runPolicy.parse({ onLost }), limits, NOW);
+    expect(of("auto", {})).toMatchObject({ attempt: { counted: false }, step: { event: "wait", triesCounted: 0 } });
+    expect(of("auto", { idleEnds: 19 }).step).toMatchObject({ event: "fail", reason: "crash_loop" });
+    expect(of("fail", {}).step).toMatchObject({ event: "fail", reason: "lost" });
+  });
+
+  test("a step waits as long as its account is held: for the limit, or for a person", () => {
+    const of = (why: "rate_limited" | "quota" | "auth", heldUntil: number | null) =>
+      endAttempt(view({ heldUntil }), outcome({ kind: "failed", class: why }), runPolicy.parse({}), limits, NOW).step;
+    for (const why of ["rate_limited", "quota"] as const)
+      expect(of(why, NOW + 77)).toMatchObject({ event: "wait", reason: "limit", wakeAt: NOW + 77, triesCounted: 0 });
+    expect(of("auth", null)).toMatchObject({ event: "wait", reason: "account", wakeAt: null, triesCounted: 0 });
+  });
+
+  test("an overload backs off the step alone, from a minute to half an hour", () => {
+    let idleEnds = 0;
+    const pauses: number[] = [];
+    for (let i = 0; i < 30; i++) {
+      const end = endAttempt(
+        view({ idleEnds }),
+        outcome({ kind: "failed", class: "overloaded" }),
+        runPolicy.parse({}),
+        limits,
+        NOW,
+      );
+      if (end.step.event !== "wait") throw new Error(`it is ${end.step.event}`);
+      expect(end.step).toMatchObject({ reason: "capacity", triesCounted: 0 });
+      pauses.push(Math.floor(((end.step.wakeAt ?? 0) - NOW) / 60_000));
+      idleEnds = end.step.idleEnds;
+    }
+    expect(pauses[0]).toBe(1);
+    expect(pauses.at(-1)).toBeGreaterThanOrEqual(30);
+    expect(pauses.at(-1)).toBeLessThanOrEqual(45);
+  });
+
+  test("B-089 no number of limits and overloads ends a run, nor makes a start that fails once a crash loop", () => {
+    for (const why of ["rate_limited", "quota", "auth", "overloaded"] as const) {
+      let idleEnds = 0;
+      for (let i = 0; i < 100; i++) {
+        const heldUntil = why === "overloaded" ? undefined : why === "auth" ? null : NOW + 1;
+        const ended = outcome({ kind: "failed", class: why });
+        const { step } = endAttempt(view({ idleEnds, heldUntil }), ended, runPolicy.parse({}), limits, NOW);
+        expect(step.event).toBe("wait");
+        idleEnds = step.idleEnds;
+      }
+      const spawn = outcome({ kind: "failed", class: "spawn" });
+      expect(endAttempt(view({ idleEnds }), spawn, runPolicy.parse({}), limits, NOW).step.event, why).toBe("wait");
+    }
+  });
+
+  test("a session that is gone costs no try, once; for ever it is a crash loop", () => {
+    const agent = {
+      sessionId: "s",
+      usage: null,
+      resetAt: null,
+      resetSource: null,
+      httpStatus: null,
+      refusedTools: [],
+      sessionGone: true,
+    };
+    const gone = outcome({ kind: "failed", class: "exit", agent });
+    const of = (idleEnds: number) => endAttempt(view({ idleEnds }), gone, runPolicy.parse({}), limits, NOW);
+    expect(of(0)).toMatchObject({ attempt: { counted: false }, step: { event: "wait", triesCounted: 0 } });
+    expect(of(19).step).toMatchObject({ event: "fail", reason: "crash_loop" });
+  });
+
   test("B-006 a step that only ever fails gets all its tries and not one more, and never runs for ever uncounted", () => {
     const kinds = fc.constantFrom("failed", "timed_out", "lost", "never_started", "stopped") as fc.Arbitrary<
       Outcome["kind"]

@@ -353,7 +353,8 @@ export function endAttempt(
         return { attempt, step: waitUncounted(why, tries, Math.min(idleEnds + 1, most)) };
       }
       const idle = idleEnds + 1;
-      if (why === "spawn" && idle >= limits.crashLoopEnds)
+      // Limits alone never end a run (B-089).
+      if ((why === "spawn" || !UNCOUNTED.has(why)) && idle >= limits.crashLoopEnds)
         return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted: tries, idleEnds: idle } };
       return { attempt, step: waitUncounted(why, tries, idle) };
     }
