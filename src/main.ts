@@ -378,11 +378,11 @@ function outputFiles(places: Places): OutputFiles {
     },
     pathOf: (folder, stream) => `${places.runs}/${folder}/${stream === "stdout" ? "out" : "err"}`,
     async *transcript(folder) {
-      const { followTranscript } = await import("./execution/transcript-follow.ts");
+      const { followTranscript } = await import("./execution/agents/transcript.ts");
       yield* followTranscript(await folderOf(folder), { ended: AbortSignal.abort() });
     },
     async *followTranscript(folder, ended, signal) {
-      const { followTranscript } = await import("./execution/transcript-follow.ts");
+      const { followTranscript } = await import("./execution/agents/transcript.ts");
       yield* followTranscript(await folderOf(folder), { ended, signal });
     },
   };
@@ -760,6 +760,7 @@ async function serveUntilTold(
       import("./execution/files.ts"),
       import("./execution/notifier.ts"),
       import("./execution/clock.ts"),
+      import("./execution/agents/open-agents.ts"),
     ]),
     import("./engine/engine.ts"),
     import("./http/server.ts"),
@@ -769,7 +770,7 @@ async function serveUntilTold(
     import("node:os"),
     import("node:crypto"),
   ]);
-  const [{ openSpawner }, { openFiles }, { openNotifier }, { systemClock }] = execution;
+  const [{ openSpawner }, { openFiles }, { openNotifier }, { systemClock }, { openAgents }] = execution;
   const startedAt = new Date(clock.now()).toISOString();
   const key = await tokenKey(places, true);
   const hostId = await hostIdOf(places, true);
@@ -789,6 +790,7 @@ async function serveUntilTold(
   const spawner = openSpawner({
     runsFolder: places.runs,
     cgroups: true,
+    agentProbeMs: settings.limits.agentProbeMs,
     log: (message) => log.write("warn", "spawner", { message }),
   });
   closers.push(() => spawner.close());
@@ -825,6 +827,12 @@ async function serveUntilTold(
       },
       files: openFiles({ runsFolder: places.runs, maxOutputBytes: settings.limits.outputBytes }),
       notifier: openNotifier(),
+      agents: openAgents({
+        runsFolder: places.runs,
+        limits: settings.limits,
+        clock,
+        log: (message) => log.write("warn", "agents", { message }),
+      }),
       startHeartbeat: ({ onAnswer, everyMs, ...input }) =>
         handle.startHeartbeat({
           operation: "hosts.renew",
