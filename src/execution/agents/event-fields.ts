@@ -40,11 +40,8 @@ export function listAt(value: unknown, ...path: readonly string[]): readonly unk
 export const countAt = (value: unknown, ...path: readonly string[]): number =>
   Math.max(0, Math.round(numberAt(value, ...path) ?? 0));
 
-/** The first line of a text for people, cut at 500 characters. */
-export function oneLine(text: string): string {
-  const line = text.trim().split(/\r?\n/, 1)[0] ?? "";
-  return line.length > 500 ? `${line.slice(0, 499)}…` : line;
-}
+/** The first line of a text, whole: where it is cut, half of a secret could stand. */
+export const oneLine = (text: string): string => text.trim().split(/\r?\n/, 1)[0] ?? "";
 
 /** Any value as text: a text as it is, else as JSON. */
 export const shownValue = (value: unknown): string =>

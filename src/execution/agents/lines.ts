@@ -2,14 +2,10 @@
 import { makeInert } from "../inert.ts";
 import type { Line } from "./adapter.ts";
 import { fieldsOf } from "./event-fields.ts";
-import { type Outline, outline } from "./outline.ts";
+import { type Outline, type OutlineLimits, outline } from "./outline.ts";
 
-export interface LineLimits {
-  /** Longest line that is kept and parsed whole. */
-  readonly lineBytes: number;
-  /** What is kept of a text within an event that is too long. */
-  readonly nestedTextBytes: number;
-}
+/** `lineBytes`: longest line that is kept and parsed whole. */
+export type LineLimits = { readonly lineBytes: number } & Pick<OutlineLimits, "nestedTextBytes" | "marginBytes">;
 
 /** A line, or what there is to say about the stream itself. */
 export type Framed = { readonly kind: "line"; readonly line: Line } | { readonly kind: "note"; readonly text: string };
@@ -18,7 +14,7 @@ export type Framed = { readonly kind: "line"; readonly line: Line } | { readonly
 export interface Framing {
   push(bytes: Uint8Array): Generator<Framed, void, undefined>;
   /** Bytes that nobody can read any more: the line that they stand in is left out. */
-  skip(bytes: number): Generator<Framed, void, undefined>;
+  skip(bytes: number): void;
   /** The program emptied its output and begins again. */
   restart(): Generator<Framed, void, undefined>;
   /** The stream is over: what stands behind the last line end is a line too. */
@@ -73,8 +69,8 @@ export function frameLines(limits: LineLimits): Framing {
     pending = [];
     const start = objectStart(head);
     over = {
-      head: head.subarray(0, HEAD_BYTES),
-      event: start < 0 ? null : outline({ bytes: limits.lineBytes, nestedTextBytes: limits.nestedTextBytes }),
+      head: head.subarray(0, Math.max(0, Math.min(HEAD_BYTES, limits.lineBytes - limits.marginBytes))),
+      event: start < 0 ? null : outline({ ...limits, bytes: limits.lineBytes }),
     };
     if (over.event !== null) over.event.push(head.subarray(start));
     else if (!unframedSaid) {
@@ -138,11 +134,11 @@ export function frameLines(limits: LineLimits): Framing {
     yield note(`warning: bytes that are no UTF-8 (${doubts.broken})`);
   }
 
-  function* skip(bytes: number): Generator<Framed, void, undefined> {
+  const skip = (bytes: number): void => {
     forget();
     maimed = true;
     skippedBytes += bytes;
-  }
+  };
   function* saySkipped(): Generator<Framed, void, undefined> {
     if (skippedBytes === 0) return;
     const bytes = skippedBytes;
@@ -161,7 +157,7 @@ export function frameLines(limits: LineLimits): Framing {
       while (at < bytes.length) {
         if (at === hole) {
           const run = zerosFrom(bytes, at);
-          yield* skip(run);
+          skip(run);
           at += run;
           hole = find(ZEROS, at);
           continue;

@@ -18,6 +18,7 @@ import { adapterOf } from "./index.ts";
 import { type Framed, type Framing, frameLines } from "./lines.ts";
 import {
   ENTRY_BYTES,
+  MESSAGE_BYTES,
   type Serving,
   serveTexts,
   serveVerdict,
@@ -47,8 +48,8 @@ const SLICE_LINES = 64;
 const STDERR_NOTES = 200;
 /** Lines of it that are kept for the verdict, and of each so much. */
 const STDERR_TAIL_LINES = 20;
-const STDERR_LINE_CHARACTERS = 4_096;
-/** What is kept of a text within an event over the limit: an entry, and room to see a secret behind its end. */
+const STDERR_LINE_CHARACTERS = 16_384;
+/** What is kept of a text within an event over the limit. */
 const NESTED_TEXT_BYTES = ENTRY_BYTES * 2;
 
 interface Follow {
@@ -59,6 +60,7 @@ interface Follow {
   readonly offsets: Record<Stream, number>;
   readonly framings: Readonly<Record<Stream, Framing>>;
   readonly stderrTail: string[];
+  readonly stderrLineCharacters: number;
   stderrLines: number;
   at: Instant;
   /** One reading at a time. */
@@ -74,8 +76,9 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
     const path = join(runsFolder, requireFolderName(folder));
     const scrub = openScrub(path, log);
     const serving = serveTexts(scrub);
-    const nestedTextBytes = NESTED_TEXT_BYTES + (scrub?.longestBytes ?? 0);
-    const framing = () => frameLines({ lineBytes: limits.lineBytes, nestedTextBytes });
+    const marginBytes = scrub?.longestBytes ?? 0;
+    const framing = () =>
+      frameLines({ lineBytes: limits.lineBytes, nestedTextBytes: NESTED_TEXT_BYTES + 6 * marginBytes, marginBytes });
     return {
       path,
       reader: adapterOf(target.provider).start({ zone: zoneOf(target, hostZone), limits }),
@@ -84,6 +87,7 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
       offsets: { stdout: 0, stderr: 0 },
       framings: { stdout: framing(), stderr: framing() },
       stderrTail: [],
+      stderrLineCharacters: STDERR_LINE_CHARACTERS + marginBytes,
       stderrLines: 0,
       at: clock.now(),
       busy: Promise.resolve(),
@@ -147,7 +151,7 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
         if (hole !== undefined && hole.from <= from && from < hole.to) {
           const to = Math.min(hole.to, size);
           if (to <= from) break;
-          await takeAll(follow, stream, framing.skip(to - from));
+          framing.skip(to - from);
           follow.offsets[stream] = to;
           continue;
         }
@@ -168,7 +172,10 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
   const serveReading = ({ reader, serving }: Follow): AgentReading => {
     const reading = reader.reading();
     if (reading.trouble === null) return reading;
-    return { ...reading, trouble: { ...reading.trouble, message: serving.text(reading.trouble.message, 2_048).text } };
+    return {
+      ...reading,
+      trouble: { ...reading.trouble, message: serving.text(reading.trouble.message, MESSAGE_BYTES).text },
+    };
   };
 
   return {
@@ -207,8 +214,8 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
 function takeStderr(follow: Follow, text: string): void {
   if (text === "") return;
   follow.stderrLines++;
-  // A cut line may end in half of a secret: the verdict's texts are served like all others, which looks past their ends.
-  follow.stderrTail.push(text.slice(0, STDERR_LINE_CHARACTERS));
+  // Longer than any message that is made of it, so that half of a secret at its end is not shown.
+  follow.stderrTail.push(text.slice(0, follow.stderrLineCharacters));
   if (follow.stderrTail.length > STDERR_TAIL_LINES) follow.stderrTail.shift();
   if (follow.stderrLines <= STDERR_NOTES)
     follow.transcript.add({ kind: "note", at: follow.at, text: `standard error: ${text}` });

@@ -10,6 +10,8 @@ export interface OutlineLimits {
   readonly bytes: number;
   /** What is kept of a text within a member. */
   readonly nestedTextBytes: number;
+  /** What is left out in front of a cut: half of a secret could stand there. */
+  readonly marginBytes: number;
 }
 
 export interface Outline {
@@ -68,6 +70,7 @@ export function outline(limits: OutlineLimits): Outline {
   let parts: Uint8Array[] = [];
   let keptBytes = 0;
   let mayKeepBytes = 0;
+  let isCut = false;
   let escaped = false;
 
   const level = (): Level | undefined => levels.at(-1);
@@ -128,18 +131,23 @@ export function outline(limits: OutlineLimits): Outline {
     parts = [];
     keptBytes = 0;
     mayKeepBytes = mayKeep;
+    isCut = false;
     escaped = false;
   };
 
   const keep = (bytes: Uint8Array): void => {
     const room = mayKeepBytes - keptBytes;
+    if (bytes.length > room) isCut = true;
     if (room <= 0 || bytes.length === 0) return;
     parts.push(Uint8Array.prototype.slice.call(bytes, 0, room));
     keptBytes += Math.min(room, bytes.length);
   };
 
   const endText = (): void => {
-    const text = unescape(Buffer.concat(parts));
+    const kept = Buffer.concat(parts);
+    // A character may be written as six.
+    const whole = isCut ? kept.subarray(0, Math.max(0, kept.length - 6 * limits.marginBytes)) : kept;
+    const text = unescape(whole);
     if (state === "key_text") {
       const here = level();
       if (here !== undefined) here.key = text;

@@ -148,10 +148,13 @@ const FORMS: readonly RegExp[] = [
 
 function absolute(text: string, now: Instant, zone: string): ResetTime[] {
   const found: (ResetTime & { readonly named: boolean })[] = [];
+  let rest = text;
   for (const form of FORMS) {
-    const match = form.exec(text);
+    const match = form.exec(rest);
     const groups = match?.groups;
     if (match === null || groups === undefined) continue;
+    // Later forms would read parts of what this one has read.
+    rest = rest.replace(match[0], " ");
     const local = clockOf(groups);
     if (local === null) continue;
     const offsetMs = offsetIn(groups["zone"]);
@@ -165,10 +168,8 @@ function absolute(text: string, now: Instant, zone: string): ResetTime[] {
     if (at === null) continue;
     const named = offsetMs !== null || name !== null;
     found.push({ at, named, source: `text "${match[0].trim()}"${named ? "" : ` in ${zone}`}` });
-    // The first form that fits reads the most of the text; later ones would read parts of it.
-    break;
   }
-  return found;
+  return [...found.filter(({ named }) => named), ...found.filter(({ named }) => !named)];
 }
 
 /** Milliseconds of the day. */

@@ -11,6 +11,8 @@ import { type Scrub, scrubStream } from "../scrub.ts";
 
 /** Longest text of an entry; what is longer is cut, and the raw log has it whole. */
 export const ENTRY_BYTES = 8_192;
+/** Longest message of a verdict. */
+export const MESSAGE_BYTES = 1_024;
 /** Longest name of a tool or id. */
 const NAME_BYTES = 256;
 /** What control sequences may hide between two letters. */
@@ -82,7 +84,7 @@ export function serveEntry(serving: Serving, entry: TranscriptEntry): Transcript
 
 /** A verdict as it is kept. @param maxBytes of its result */
 export function serveVerdict(serving: Serving, verdict: AgentVerdict, maxBytes: number): AgentVerdict {
-  const short = (text: string | null): string | null => (text === null ? null : serving.text(text, 2_048).text);
+  const short = (text: string | null): string | null => (text === null ? null : serving.text(text, MESSAGE_BYTES).text);
   return {
     ...verdict,
     message: short(verdict.message),
