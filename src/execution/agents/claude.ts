@@ -124,6 +124,9 @@ export const claude: Adapter = {
 /** The session that it was to go on with is not there; or the one that it was to begin is. */
 const SESSION_GONE = /no conversation found with session id|session id .{1,80} is already in use/i;
 
+/** What the program says before it has begun, and would say every time: whole lines. It takes 10 MB on standard input. */
+const CANNOT_START = /^.*(?:cannot be used with root|piped stdin input exceeds).*$/im;
+
 function readClaude(surroundings: Surroundings): Reader {
   let sessionId: string | null = null;
   let progress = 0;
@@ -356,8 +359,8 @@ function readClaude(surroundings: Surroundings): Reader {
         if (found !== null)
           return fail({ class: found, message: text || (error ?? ""), httpStatus: status, reset: limitOf(info, text) });
       }
-      if (/cannot be used with root/i.test(stderrTail))
-        return fail({ class: "env_invalid", message: lastLine(stderrTail) ?? "" });
+      const refusal = CANNOT_START.exec(stderrTail)?.[0];
+      if (refusal !== undefined) return fail({ class: "env_invalid", message: refusal.trim() });
       return fail(endedWithoutResult(exit, trouble?.message ?? lastLine(stderrTail)));
     },
   };

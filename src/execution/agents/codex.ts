@@ -123,6 +123,8 @@ const SESSION_GONE = /no rollout found for thread id|thread\/resume failed|no (?
 /** What the program says before it has begun, and would say every time. */
 const CANNOT_START =
   /not valid utf-8|error loading config|not inside a trusted directory|unexpected argument|invalid value/i;
+/** It takes prompts of 1,048,576 characters; it says so when the session has begun, and a backtrace follows. */
+const TOO_LONG = /input exceeds the maximum length of .*/i;
 const RECONNECTING = /^reconnecting\.{3}\s*(?:\d+\/\d+|waiting for network)?\s*(?:\((.*)\))?/is;
 
 function readCodex(surroundings: Surroundings): Reader {
@@ -257,6 +259,8 @@ function readCodex(surroundings: Surroundings): Reader {
             refusedTools: [...refused],
           });
       }
+      const tooLong = TOO_LONG.exec(stderrTail)?.[0];
+      if (progress === 0 && tooLong !== undefined) return fail({ class: "env_invalid", message: tooLong });
       if (progress === 0 && sessionId === null && CANNOT_START.test(stderrTail))
         return fail({ class: "env_invalid", message: lastLine(stderrTail) ?? "" });
       return fail(endedWithoutResult(exit, trouble?.message ?? lastLine(stderrTail)));
