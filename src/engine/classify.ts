@@ -1,7 +1,7 @@
 /** What an attempt's end means: evidence in, outcome out. The same for the running daemon, for recovery and for the simulator. */
+import type { AgentVerdict } from "../core/agent.ts";
 import { unreachable } from "../core/errors.ts";
 import type { Instant, Judgement } from "../core/ports.ts";
-import type { AgentVerdict } from "../core/agent.ts";
 import type { EndedBy, FailureClass, Outcome } from "../core/run.ts";
 
 /** Why we end an attempt. `lateMs`: by how much a limit had passed before anybody could enforce it. */
@@ -52,10 +52,20 @@ function endedByUs(judgement: Extract<Judgement, { kind: "ended" }>, ending: End
 
 /** Status and class of an attempt whose end is certain. */
 export function classify(evidence: Evidence): Verdict {
-  const verdict = judged(evidence);
-  if (evidence.left === 0) return verdict;
-  const left = `${evidence.left} of its processes could not be ended`;
-  return { ...verdict, message: verdict.message === null ? left : `${verdict.message}; ${left}` };
+  return withLeft(judged(evidence), evidence.left);
+}
+
+function withLeft(verdict: Verdict, left: number): Verdict {
+  if (left === 0) return verdict;
+  const words = `${left} of its processes could not be ended`;
+  return { ...verdict, message: verdict.message === null ? words : `${verdict.message}; ${words}` };
+}
+
+/** Whether a signal of ours ended it, as far as anybody can know. */
+export function isOurs({ judgement, ending }: Pick<Evidence, "judgement" | "ending">): boolean {
+  if (ending === null) return false;
+  if (judgement.kind === "ended") return judgement.fault === undefined && endedByUs(judgement, ending);
+  return judgement.kind === "orphan" || (judgement.kind === "lost" && judgement.why === "exit_unknown");
 }
 
 function judged({ judgement, ending, outputFault, unmet }: Evidence): Verdict {
@@ -104,26 +114,30 @@ function judged({ judgement, ending, outputFault, unmet }: Evidence): Verdict {
 
 /**
  * The same for an agent, whose events decide: no exit status is a success, and a signal of ours that came after its
- * closing event changes nothing. @param closed the closing event was there before we began to end it
+ * closing event changes nothing. @param closed the closing event is there, and was there before we began to end it
  */
 export function classifyAgent(evidence: Evidence, said: AgentVerdict, closed: boolean): Verdict {
-  const base = classify(evidence);
+  return withLeft(judgedAgent(evidence, said, closed), evidence.left);
+}
+
+function judgedAgent(evidence: Evidence, said: AgentVerdict, closed: boolean): Verdict {
+  const base = judged(evidence);
   const { judgement, ending, outputFault, unmet } = evidence;
-  if (judgement.kind === "never_started" || (judgement.kind === "ended" && judgement.fault !== undefined)) return base;
-  const known = judgement.kind === "ended" || ending !== null;
-  if (!known) return base;
+  if (judgement.kind === "never_started") return base;
+  // The program was there a moment before: one that is just being replaced comes back.
+  if (judgement.kind === "ended" && judgement.fault !== undefined)
+    return judgement.fault === "nocwd" ? base : { ...base, class: "spawn" };
+  const ours = isOurs(evidence);
+  // Without its closing event nobody knows more than that: what ended it is all there is.
+  if ((ours || judgement.kind !== "ended") && !closed) return base;
   const { exitStatus, signal } = base;
-  // Its own end has another word than ours: `self` unless we ended it.
-  const { endedBy } = base;
-  const forced = ending !== null && base.endedBy !== "self" ? ` (${ending.wish.message})` : "";
-  const how = { endedBy, exitStatus, signal };
-  if (said.ok) {
-    if (outputFault !== null) return { ...how, kind: "failed", class: "output_invalid", message: outputFault };
-    if (unmet !== null) return { ...how, kind: "failed", class: "check_failed", message: unmet };
-    return { ...how, kind: "succeeded", class: null, message: forced === "" ? null : `forced exit${forced}` };
-  }
-  if (base.endedBy !== "self" && !closed) return base;
-  return { ...how, kind: "failed", class: said.class ?? "unknown", message: said.message ?? base.message };
+  const how = { endedBy: ours && ending !== null ? ending.wish.by : "self", exitStatus, signal } as const;
+  if (!said.ok)
+    return { ...how, kind: "failed", class: said.class ?? "unknown", message: said.message ?? base.message };
+  if (outputFault !== null) return { ...how, kind: "failed", class: "output_invalid", message: outputFault };
+  if (unmet !== null) return { ...how, kind: "failed", class: "check_failed", message: unmet };
+  const message = ours && ending !== null ? `forced exit: ${ending.wish.message}` : null;
+  return { ...how, kind: "succeeded", class: null, message };
 }
 
 function byItself(exit: number, outputFault: string | null, unmet: string | null): Verdict {

@@ -1,16 +1,24 @@
 /** The life of each attempt of this host: prepared, recorded, asked for, watched, ended, judged, settled. */
+import type { AgentOutcome, AgentReading, AgentVerdict } from "../core/agent.ts";
 import { AppError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
-import type { AgentOutcome, AgentVerdict } from "../core/agent.ts";
 import type { AgentLaunch, EndReport, Instant, Judgement, Launch } from "../core/ports.ts";
-import { worktreeOf, type AgentTarget } from "../core/target.ts";
 import type { Assignment } from "../core/records.ts";
 import type { Outcome, RunStatus, StepStatus } from "../core/run.ts";
-import { classify, classifyAgent, classOfPreparation, type Ending, type EndWish, type Evidence } from "./classify.ts";
+import { type AgentTarget, worktreeOf } from "../core/target.ts";
+import {
+  classify,
+  classifyAgent,
+  classOfPreparation,
+  type Ending,
+  type EndWish,
+  type Evidence,
+  isOurs,
+} from "./classify.ts";
 import { createGate } from "./gate.ts";
 import { createLatch, type Latch } from "./latch.ts";
-import { resumption } from "./resumption.ts";
 import type { EnginePorts, PointName } from "./ports.ts";
+import { inputOf, resumption } from "./resumption.ts";
 import { Halted, type Weather } from "./weather.ts";
 
 /** What is known here of one attempt that is not over. */
@@ -63,6 +71,11 @@ interface AgentLife {
   /** Awake instants: since when its closing event is there, and since when the provider only tries again. */
   closedAt: number | null;
   troubleAt: number | null;
+  trouble: AgentReading["trouble"];
+  /** Whether the closing event was there when we began to end it; null while we do not. */
+  closedFirst: boolean | null;
+  /** Its events could not be read at the last look, which was told. */
+  deaf: boolean;
 }
 
 export interface Runner {
@@ -175,6 +188,9 @@ export function createRunner(options: RunnerOptions): Runner {
               answered: false,
               closedAt: null,
               troubleAt: null,
+              trouble: null,
+              closedFirst: null,
+              deaf: false,
             }
           : null,
     };
@@ -359,11 +375,11 @@ export function createRunner(options: RunnerOptions): Runner {
   ): Promise<{ readonly input: Uint8Array; readonly sessionId: string | null; readonly agent: AgentLaunch }> {
     const { account = null, before } = life.assignment;
     const traits = ports.agents.traits(target.provider);
-    const { sessionId, note } = resumption(before, traits.resume);
-    const encoder = new TextEncoder();
+    const next = resumption(before, traits.resume);
+    const { sessionId } = next;
     if (sessionId !== null)
       return {
-        input: encoder.encode(note ?? ""),
+        input: inputOf(next, new Uint8Array()),
         sessionId,
         agent: { account, session: { id: sessionId, resume: true } },
       };
@@ -371,11 +387,7 @@ export function createRunner(options: RunnerOptions): Runner {
     const kept = await weather.persist("prompts.get", () => store.prompts.get({ digest }));
     if (kept === null)
       throw new AppError("not_found", "prompt_gone", "the prompt of this target is not in the store any more");
-    const prompt = bytesOfBase64(kept.content);
-    const prefix = note === null ? new Uint8Array() : encoder.encode(`${note}\n\n`);
-    const input = new Uint8Array(prefix.length + prompt.length);
-    input.set(prefix);
-    input.set(prompt, prefix.length);
+    const input = inputOf(next, bytesOfBase64(kept.content));
     const id = uuidOf(ports.random.bytes(16));
     return { input, sessionId: traits.presetSession ? id : null, agent: { account, session: { id, resume: false } } };
   }
@@ -406,8 +418,7 @@ export function createRunner(options: RunnerOptions): Runner {
     life.rung = false;
     if (life.wish === null && !life.plant && !rung && awake < life.judgeAt) {
       if (awake < life.measureAt) return false;
-      measure(life, awake);
-      await listen(life, awake);
+      await listen(life, awake, measure(life, awake));
       if (overdue(life, awake) === null) return watchOn(life, awake, life.judgeAt);
     }
     if (life.wish?.by === "fence") return expel(life);
@@ -441,62 +452,72 @@ export function createRunner(options: RunnerOptions): Runner {
       life.recorded = answer === "done";
     }
     const awake = clock.awake();
-    measure(life, awake);
-    await listen(life, awake);
+    await listen(life, awake, measure(life, awake));
     life.wish ??= overdue(life, awake);
     if (life.wish !== null) return finish(life, life.wish, judgement);
     return watchOn(life, awake, awake + limits.watchMs);
   }
 
-  function measure(life: Life, awake: number): void {
+  /** Counts silence and keeps the logs' size; answers whether something was written since. */
+  function measure(life: Life, awake: number): boolean {
     const { stdoutBytes, stderrBytes, mark: written } = spawner.measure(life.folder);
     const gapMs = awake - life.measuredAt;
-    // A gap longer than two looks was ours, not the command's: we were stopped, or the host was busy.
+    const wrote = written !== life.writtenMark;
     // What an agent prints is no progress by itself: `listen` says what is.
-    if (written === life.writtenMark || life.agent !== null) life.idleMs += Math.min(gapMs, 2 * idleLookMs(life));
-    else life.idleMs = 0;
+    if (wrote && life.agent === null) life.idleMs = 0;
+    // A gap longer than two looks was ours, not the command's: we were stopped, or the host was busy.
+    else life.idleMs += Math.min(gapMs, 2 * idleLookMs(life));
     life.writtenMark = written;
     life.measuredAt = awake;
     if (stdoutBytes > limits.logCapBytes || stderrBytes > limits.logCapBytes)
       spawner.trim(life.folder, false).catch((error: unknown) => weather.mishap(`trim ${life.id}`, error, 1));
+    return wrote;
   }
 
   /** Reads what an agent has said since, and keeps what must not be lost. */
-  async function listen(life: Life, awake: number): Promise<void> {
+  async function listen(life: Life, awake: number, wrote: boolean): Promise<void> {
     const { agent } = life;
     if (agent === null) return;
-    const { account } = life.assignment;
-    const reading = await ports.agents.read(life.folder, agent.target);
+    let reading: AgentReading;
+    try {
+      reading = await ports.agents.read(life.folder, agent.target);
+      agent.deaf = false;
+    } catch (error) {
+      // Its limits hold all the same: that it prints is then all that is known.
+      if (!agent.deaf) weather.mishap(`events of ${life.id}`, error, 1);
+      agent.deaf = true;
+      if (wrote) life.idleMs = 0;
+      return;
+    }
     if (reading.progress !== agent.progress) life.idleMs = 0;
     agent.progress = reading.progress;
+    agent.trouble = reading.trouble;
     agent.troubleAt = reading.trouble === null ? null : (agent.troubleAt ?? awake);
     agent.closedAt = reading.closed ? (agent.closedAt ?? awake) : null;
-    const { sessionId } = reading;
-    if (sessionId !== null && sessionId !== agent.sessionId) {
-      const answer = await weather.attempt("attempts.session", () =>
-        store.attempts.session({ attemptId: life.id, token: life.token, sessionId }),
-      );
-      if (answer !== undefined) agent.sessionId = sessionId;
-    }
-    if (reading.answered && !agent.answered && account !== null && account !== undefined && account.status !== "ok") {
-      const answer = await weather.attempt("accounts.answered", async () => {
-        await store.accounts.answered({ accountId: account.id });
-        return true;
-      });
-      agent.answered = answer === true;
-      if (agent.answered) options.onAnswered?.();
-    }
-    if (agent.troubleAt !== null && awake - agent.troubleAt >= limits.agentTroubleMs && reading.trouble !== null) {
-      const { message, class: of } = reading.trouble;
-      const tried = seconds(Math.round((awake - agent.troubleAt) / 1000) * 1000);
-      life.wish ??= { by: "idle", message: `it tried again for ${tried}: ${message}`, inherited: false, class: of };
-    }
-    if (agent.closedAt !== null && awake - agent.closedAt >= limits.agentExitMs)
-      life.wish ??= {
-        by: "stop",
-        message: `it did not exit within ${seconds(limits.agentExitMs)} of its result`,
-        inherited: false,
-      };
+    await keepSession(life, agent, reading.sessionId);
+    if (reading.answered) await tellAnswered(life, agent);
+  }
+
+  /** Keeps the session that it began, so that a later attempt can go on with it. */
+  async function keepSession(life: Life, agent: AgentLife, sessionId: string | null): Promise<void> {
+    if (sessionId === null || sessionId === agent.sessionId) return;
+    const answer = await weather.attempt("attempts.session", () =>
+      store.attempts.session({ attemptId: life.id, token: life.token, sessionId }),
+    );
+    // The store was away: the next look tries again.
+    if (answer !== null) agent.sessionId = sessionId;
+  }
+
+  async function tellAnswered(life: Life, agent: AgentLife): Promise<void> {
+    const { account = null } = life.assignment;
+    if (agent.answered || account === null || account.status === "ok") return;
+    const told = await weather.attempt("accounts.answered", async () => {
+      await store.accounts.answered({ accountId: account.id });
+      return true;
+    });
+    if (told === null) return;
+    agent.answered = true;
+    options.onAnswered?.();
   }
 
   const idleLookMs = (life: Life): number =>
@@ -515,9 +536,25 @@ export function createRunner(options: RunnerOptions): Runner {
       const late = lateMs > 2 * limits.watchMs ? `, noticed ${Math.round(lateMs / 1000)} s late` : "";
       return { by: "timeout", message: `ran longer than its limit of ${seconds(timeoutMs)}${late}`, inherited: false };
     }
-    if (idleTimeoutMs !== null && life.idleMs >= idleTimeoutMs)
-      return { by: "idle", message: `wrote nothing for ${seconds(idleTimeoutMs)}`, inherited: false };
-    return null;
+    const { agent } = life;
+    if (agent !== null && agent.closedAt !== null) {
+      if (awake - agent.closedAt < limits.agentExitMs) return null;
+      const message = `it did not exit within ${seconds(limits.agentExitMs)} of its result`;
+      return { by: "stop", message, inherited: false };
+    }
+    if (idleTimeoutMs !== null && life.idleMs >= idleTimeoutMs) {
+      const did = agent === null ? "wrote nothing" : "got no further";
+      return { by: "idle", message: `${did} for ${seconds(idleTimeoutMs)}`, inherited: false };
+    }
+    if (agent === null || agent.troubleAt === null || agent.trouble === null) return null;
+    if (awake - agent.troubleAt < limits.agentTroubleMs) return null;
+    const { message, class: of } = agent.trouble;
+    return {
+      by: "idle",
+      message: `got no further for ${seconds(limits.agentTroubleMs)}: ${message}`,
+      inherited: false,
+      class: of,
+    };
   }
 
   /** Names the next looks: each pass, and the very moment at which a limit passes. */
@@ -548,6 +585,7 @@ export function createRunner(options: RunnerOptions): Runner {
     wish: EndWish,
     found: Extract<Judgement, { kind: "live" | "orphan" }>,
   ): Promise<boolean> {
+    if (life.agent !== null) life.agent.closedFirst ??= life.agent.closedAt !== null;
     if (found.kind === "live") {
       // Recorded before the first signal. With the store away the limit still holds: the signal alone is then what is known.
       const answer = await weather.attempt("attempts.ending", () =>
@@ -597,7 +635,7 @@ export function createRunner(options: RunnerOptions): Runner {
       byItself ? unmetOf(life, said) : null,
     ]);
     const evidence = { judgement, ending, left: report?.left ?? 0, outputFault: output.fault, unmet };
-    const verdict = said === null ? classify(evidence) : classifyAgent(evidence, said, life.agent?.closedAt !== null);
+    const verdict = said === null ? classify(evidence) : classifyAgent(evidence, said, said.closed);
     if (verdict.class === "storage") options.onFull();
     const times = judgement.kind === "ended" ? judgement : null;
     life.outcome = {
@@ -617,20 +655,23 @@ export function createRunner(options: RunnerOptions): Runner {
     return settle(life);
   }
 
-  /** What its events and its status add up to; null when it cannot be said, and the status alone is no success then. */
+  /** What its events and its status add up to, and whether its closing event came before we began to end it. */
   async function verdictOf(
     life: Life,
     agent: AgentLife,
     judgement: Evidence["judgement"],
     ending: Ending | null,
-  ): Promise<AgentVerdict> {
+  ): Promise<AgentVerdict & { readonly closed: boolean }> {
     // A signal of ours says nothing about the agent.
-    const exit = judgement.kind === "ended" && (ending === null || ending.killed === 0) ? judgement.exit : null;
+    const exit = judgement.kind === "ended" && !isOurs({ judgement, ending }) ? judgement.exit : null;
     try {
-      return await ports.agents.conclude(life.folder, agent.target, exit, clock.now());
+      // One that an earlier daemon began to end is taken at its word: nobody knows what came first.
+      const { closed } = await ports.agents.read(life.folder, agent.target);
+      const verdict = await ports.agents.conclude(life.folder, agent.target, exit, clock.now());
+      return { ...verdict, closed: agent.closedFirst ?? closed };
     } catch (error) {
       weather.mishap(`events of ${life.id}`, error, 1);
-      return { ...unread, sessionId: agent.sessionId };
+      return { ...unread, sessionId: agent.sessionId, closed: false };
     }
   }
 

@@ -1,4 +1,5 @@
 /** A simulated host: its folders and processes as state, with the shim's steps and the daemon's in any order. */
+import type { AgentReading, AgentVerdict } from "../../src/core/agent.ts";
 import { AppError } from "../../src/core/errors.ts";
 import type { Agents, EndReport, Files, Judgement, Launch, Spawner, Worktrees } from "../../src/core/ports.ts";
 import type { Chance } from "./chance.ts";
@@ -18,7 +19,30 @@ export interface Plan {
   readonly shimDies: "never" | "before_ticket" | "after_ticket" | "while_running";
   readonly output: string | null;
   readonly unmet: string | null;
+  readonly agent?: AgentPlan;
 }
+
+/** What a simulated agent prints, as its adapter would read it. */
+export interface AgentPlan {
+  /** What is known of it after it has run that long; what is not said is nothing. */
+  readonly says: (ranMs: number) => Partial<AgentReading>;
+  /** What its end adds up to; what is not said is success. @param ranMs how long it ran */
+  readonly concludes?: (exit: number | null, ranMs: number) => Partial<AgentVerdict>;
+}
+
+const silent: AgentReading = { sessionId: null, progress: 0, answered: false, closed: false, trouble: null };
+const well: AgentVerdict = {
+  ok: true,
+  class: null,
+  message: null,
+  text: "done",
+  sessionId: null,
+  usage: null,
+  resetAt: null,
+  resetSource: null,
+  httpStatus: null,
+  refusedTools: [],
+};
 
 /** A world of commands in their own folders: nobody asks for an agent or a tree there. */
 const absent = (): never => {
@@ -29,8 +53,9 @@ export const commandsOnly: { readonly agents: Agents; readonly worktrees: Worktr
   worktrees: { place: absent, make: absent, enter: absent, look: absent, remove: absent },
 };
 
-/** What a command of such a world is told to do. */
-export const habitOf = ({ target }: Launch): string => (target.kind === "command" ? (target.argv[1] ?? "") : "");
+/** What a command is told to do, or an agent. */
+export const habitOf = ({ target }: Launch): string =>
+  target.kind === "command" ? (target.argv[1] ?? "") : target.prompt.head;
 
 interface Folder {
   readonly name: string;
@@ -67,6 +92,7 @@ export interface MachineOptions {
 export interface Machine {
   spawnerFor(context: Context): Spawner;
   filesFor(context: Context): Files;
+  agentsFor(context: Context): Agents;
   /** The resident spawner dies: what is in its pipe is gone. */
   killResident(): void;
   /** It does nothing for a while, then goes on. */
@@ -234,10 +260,11 @@ export function createMachine(options: MachineOptions): Machine {
     return { killed: found, left: 0, proof: "proved_empty" };
   }
 
+  const ranMs = (folder: Folder): number => (folder.endedAwake ?? time.awake()) - folder.startedAwake;
+
   function bytesOf(folder: Folder): number {
     if (!folder.commandSeen) return 0;
-    const ranMs = (folder.endedAwake ?? time.awake()) - folder.startedAwake;
-    const printedMs = Math.min(ranMs, folder.plan.printsForMs);
+    const printedMs = Math.min(ranMs(folder), folder.plan.printsForMs);
     return folder.plan.printEveryMs === 0 ? 0 : 20 * Math.floor(printedMs / folder.plan.printEveryMs);
   }
 
@@ -304,6 +331,17 @@ export function createMachine(options: MachineOptions): Machine {
         },
       };
     },
+    agentsFor: () => ({
+      traits: () => ({ resume: true, presetSession: true }),
+      async read(name) {
+        const folder = folders.get(name);
+        return { ...silent, ...folder?.plan.agent?.says(ranMs(folder)) };
+      },
+      async conclude(name, _target, exit) {
+        const folder = folders.get(name);
+        return { ...well, ...folder?.plan.agent?.concludes?.(exit, ranMs(folder)) };
+      },
+    }),
     killResident() {
       resident++;
       stuckUntil = 0;

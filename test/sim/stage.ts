@@ -5,7 +5,7 @@ import { loopPolicy, runPolicy } from "../../src/core/loop.ts";
 import type { Launch, Store } from "../../src/core/ports.ts";
 import type { LoopRecord, RunTree } from "../../src/core/records.ts";
 import type { Schedule } from "../../src/core/schedule.ts";
-import type { CommandTarget } from "../../src/core/target.ts";
+import { type AgentTarget, agentTarget, type CommandTarget } from "../../src/core/target.ts";
 import { type Engine, startEngine } from "../../src/engine/engine.ts";
 import type { EnginePorts, HeartbeatRequest, PointName } from "../../src/engine/ports.ts";
 import { operations } from "../../src/store/operations.ts";
@@ -19,8 +19,11 @@ export const BEGINS_AT = Date.UTC(2026, 2, 2);
 export interface StageOptions {
   /** What a command does, by its first argument; what is not said is a second's success. */
   readonly plans?: Readonly<Record<string, Partial<Plan>>>;
+  /** The same for each launch in turn, whatever it is called. */
+  readonly planOf?: (launch: Launch) => Partial<Plan>;
   readonly limits?: Partial<Limits>;
   readonly commandCap?: number;
+  readonly agentCap?: number;
   readonly untilIdle?: boolean;
   readonly sweepMs?: number;
   /** Wraps the ports of every daemon: tests put faults and counters there. */
@@ -53,6 +56,8 @@ export interface Stage {
   /** Moves time on until it holds; fails after that much of it. */
   until(holds: () => boolean | Promise<boolean>, withinMs?: number): Promise<void>;
   addRun(argument: string, policy?: Record<string, unknown>): Promise<string>;
+  /** Of an agent whose plan has that name. */
+  addAgentRun(habit: string, policy?: Record<string, unknown>, over?: Partial<AgentTarget>): Promise<string>;
   addLoop(schedule: Schedule, argument: string, policy?: Record<string, unknown>): Promise<LoopRecord>;
   tree(runId: string): Promise<RunTree>;
   rows<Row>(query: Parameters<ReturnType<typeof openMemoryStore>["rows"]>[0]): readonly Row[];
@@ -68,6 +73,21 @@ export const target = (argument: string): CommandTarget => ({
   secrets: {},
   expect: argument === "checked" ? ["output"] : [],
   output: "files",
+});
+
+/** The prompt of every simulated agent, and the digest that it is kept by. */
+export const PROMPT = "Do what is to be done.";
+const PROMPT_DIGEST = "5".repeat(64);
+
+const agent = (habit: string, over: Partial<AgentTarget>): AgentTarget => ({
+  ...agentTarget.parse({
+    kind: "agent",
+    provider: "claude",
+    prompt: { digest: PROMPT_DIGEST, bytes: PROMPT.length, head: habit },
+    cwd: "/project",
+    worktree: "off",
+  }),
+  ...over,
 });
 
 const usual: Plan = {
@@ -100,7 +120,7 @@ export function createStage(options: StageOptions = {}): Stage {
     chance: chance.fork("machine"),
     planOf(launch) {
       launches.push(launch);
-      return { ...usual, ...options.plans?.[habitOf(launch)] };
+      return { ...usual, ...(options.planOf?.(launch) ?? options.plans?.[habitOf(launch)]) };
     },
     onStart: (attemptId) => starts.set(attemptId, (starts.get(attemptId) ?? 0) + 1),
     onEnd: () => undefined,
@@ -179,6 +199,7 @@ export function createStage(options: StageOptions = {}): Stage {
         spawner: machine.spawnerFor(context),
         files: machine.filesFor(context),
         ...commandsOnly,
+        agents: machine.agentsFor(context),
         notifier: { hook: async () => ({ exit: 0, tail: "" }) },
         startHeartbeat: (request) => startHeartbeat(context, request),
         signToken: ({ runId, depth }) => `token of ${runId} at ${depth}`,
@@ -195,7 +216,7 @@ export function createStage(options: StageOptions = {}): Stage {
           version: "0",
           leaseMs: limits.leaseMs,
           commandCap: options.commandCap ?? 4,
-          agentCap: 1,
+          agentCap: options.agentCap ?? 1,
         },
         limits,
         socket: "/run/drover.sock",
@@ -219,6 +240,21 @@ export function createStage(options: StageOptions = {}): Stage {
       const { run: made } = await people.runs.add({
         kind: "command",
         target: target(argument),
+        policy: runPolicy.parse(policy),
+        originKind: "person",
+        originId: null,
+        idempotencyKey: null,
+        parentRunId: null,
+        hostPin: hostId,
+        limits,
+      });
+      return made.id;
+    },
+    async addAgentRun(habit, policy = {}, over = {}) {
+      await people.prompts.put({ digest: PROMPT_DIGEST, content: btoa(PROMPT), bytes: PROMPT.length });
+      const { run: made } = await people.runs.add({
+        kind: "agent",
+        target: agent(habit, over),
         policy: runPolicy.parse(policy),
         originKind: "person",
         originId: null,
