@@ -44,6 +44,7 @@ export function frameLines(limits: LineLimits): Framing {
   let unframedSaid = false;
   let skippedBytes = 0;
   let blanks = 0;
+  let zerosBefore = 0;
   const doubts = { sent: 0, saidSent: 0, broken: 0, saidBroken: 0 };
 
   const forget = (): void => {
@@ -153,7 +154,11 @@ export function frameLines(limits: LineLimits): Framing {
         return found < 0 ? bytes.length : found;
       };
       let at = 0;
-      let hole = find(ZEROS, 0);
+      // A range may begin in one piece and go on in the next.
+      const first = zerosFrom(bytes, 0);
+      const isMore = first > 0 && zerosBefore + first >= ZEROS.length;
+      zerosBefore = first === bytes.length ? zerosBefore + first : zerosAtEnd(bytes);
+      let hole = isMore ? 0 : find(ZEROS, 0);
       while (at < bytes.length) {
         if (at === hole) {
           const run = zerosFrom(bytes, at);
@@ -215,6 +220,12 @@ function zerosFrom(bytes: Uint8Array, from: number): number {
   let at = from;
   while (at < bytes.length && bytes[at] === 0) at++;
   return at - from;
+}
+
+function zerosAtEnd(bytes: Uint8Array): number {
+  let from = bytes.length;
+  while (from > 0 && bytes[from - 1] === 0) from--;
+  return bytes.length - from;
 }
 
 function count(bytes: Uint8Array, wanted: Uint8Array): number {
