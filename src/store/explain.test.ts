@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { defaultLimits as limits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
 import type { Outcome } from "../core/run.ts";
-import type { CommandTarget } from "../core/target.ts";
+import { agentTarget, type CommandTarget } from "../core/target.ts";
 import { mintId } from "./driver.ts";
 import { migrate, migrationsOf, ownMigrations } from "./migrate.ts";
 import { byName, type OperationTable } from "./operation.ts";
@@ -37,6 +37,8 @@ const BOUNDED = [
   "loops_due",
   "loops_next",
   "claims_of_resource",
+  "worktrees_there",
+  "worktrees_untidied",
 ];
 
 const target: CommandTarget = {
@@ -193,6 +195,55 @@ describe("statements of the daemon", () => {
       ["admission.usage", {}],
     ] as const)
       call(name, input);
+    const work = agentTarget.parse({
+      kind: "agent",
+      provider: "claude",
+      prompt: { digest: "a".repeat(64), bytes: 1, head: "" },
+      account: "work",
+      cwd: "/",
+    });
+    const account = { provider: "claude", name: "work", home: "/h", env: {}, secrets: {}, cap: 5 };
+    call("hosts.report", { hostId, incarnation: 1, status: "up" });
+    call("accounts.add", account);
+    call("prompts.put", { digest: "a", content: "", bytes: 1 });
+    call("prompts.get", { digest: "a" });
+    for (const why of ["rate_limited", "auth", "network"] as const) {
+      const { run: agent } = call<{ run: { id: string } }>("runs.add", {
+        ...draft,
+        kind: "agent",
+        target: work,
+        idempotencyKey: null,
+      });
+      call("worktrees.begin", { runId: agent.id, hostId, cwd: "/", path: "/t" });
+      call("worktrees.made", { runId: agent.id, made: { repository: "/", branch: "b", base: "c", baseNote: "n" } });
+      const { mine } = call<{ mine: { attempt: { id: string; token: number }; run: { id: string } }[] }>(
+        "admission.pass",
+        { hostId, limits },
+      );
+      const own = mine.filter((one) => one.run.id === agent.id);
+      expect(own).toHaveLength(1);
+      for (const { attempt } of own) {
+        const at = { attemptId: attempt.id, token: attempt.token };
+        call("attempts.start", { ...at, bootId: "b", folder: "f", awakeAt: 1, sessionId: "s" });
+        call("attempts.session", { ...at, sessionId: "s2" });
+        call("attempts.settle", { ...at, outcome: { ...outcome, class: why }, limits });
+      }
+      call("accounts.release", { accountId: "claude:work" });
+      call("worktrees.looked", { runId: agent.id, state: "kept", keptBecause: "k", commits: 1, diffStat: null });
+      call("worktrees.get", { runId: agent.id });
+      call("runs.cancel", { runId: agent.id, by: "p", reason: "r", limits });
+    }
+    for (const [name, input] of [
+      ["accounts.get", { accountId: "claude:work" }],
+      ["accounts.list", {}],
+      ["accounts.enable", { accountId: "claude:work", enabled: false }],
+      ["accounts.hold", { accountId: "claude:default", untilAt: null, reason: "r" }],
+      ["accounts.answered", { accountId: "claude:work" }],
+      ["worktrees.list", { hostId, limit: 5, cursor: null }],
+      ["worktrees.list", { hostId: null, limit: 5, cursor: null }],
+      ["worktrees.toTidy", { hostId, limit: 5 }],
+    ] as const)
+      call(name, input);
     for (const status of [null, "running", "failed"] as const)
       for (const label of [null, "a"])
         call("runs.list", { loopId: null, status, label, since: 1, limit: 10, cursor: null });
@@ -200,7 +251,7 @@ describe("statements of the daemon", () => {
       scansOf(connection, text).map((scan) => `${name}: ${scan}\n    ${text.replace(/\s+/g, " ")}`),
     );
     expect(scans).toEqual([]);
-    expect(texts.size).toBeGreaterThan(60);
+    expect(texts.size).toBeGreaterThan(90);
   });
 
   test("a scan is seen", () => {
