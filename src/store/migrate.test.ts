@@ -10,11 +10,17 @@ import type { Cluster } from "../../test/postgres.ts";
 import { migrations, table } from "../../test/store/table.ts";
 import { buildWorker } from "../../test/writer.ts";
 import { BrokenAssert } from "../core/errors.ts";
+import { defaultLimits as limits } from "../core/limits.ts";
+import { runPolicy } from "../core/loop.ts";
+import { agentTarget, commandTarget } from "../core/target.ts";
 import { storeClock } from "./contract.ts";
 import type { StoreHandle } from "./driver.ts";
 import { migrationsOf, ownMigrations } from "./migrate.ts";
+import { all, operation, read, runAll } from "./operation.ts";
+import { operations } from "./operations.ts";
 import { openPostgresStore } from "./postgres.ts";
 import { openDirectStore, openReadStore } from "./sqlite.ts";
+import { sql, type Sql } from "./sql.ts";
 import { openSqlite } from "./sqlite-adapters.ts";
 import { backupFolder } from "./sqlite-connection.ts";
 
@@ -56,8 +62,22 @@ describe("the texts", () => {
   });
 });
 
+/** The program's own store, and statements of an older program's on it. */
+const ownTable = {
+  ...operations,
+  older: {
+    write: operation("older.write", function* ({ queries }: { readonly queries: readonly Sql[] }) {
+      return yield* runAll(...queries);
+    }),
+    read: read("older.read", function* ({ query }: { readonly query: Sql }) {
+      return yield* all<Readonly<Record<string, unknown>>>(query);
+    }),
+  },
+};
+
 interface Place {
   open(texts: Texts): Promise<StoreHandle<typeof table>>;
+  openOwn(texts: Texts): Promise<StoreHandle<typeof ownTable>>;
   /** Names of all tables. */
   tables(): Promise<readonly string[]>;
   /** What `open.ts` of the tests is told to open. */
@@ -84,6 +104,7 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
     return {
       words: ["sqlite", file],
       open: (texts) => openDirectStore({ file, table, migrations: texts, clock }),
+      openOwn: (texts) => openDirectStore({ file, table: ownTable, migrations: texts, clock }),
       async tables() {
         const connection = openSqlite(file, { readOnly: true });
         const rows = connection.query(
@@ -103,6 +124,8 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
           return {
             words: ["postgres", url],
             open: (texts: Texts) => openPostgresStore({ url, table, migrations: texts, clock }),
+            openOwn: (texts: Texts) =>
+              openPostgresStore({ url, table: ownTable, migrations: texts, clock, now: () => clock.now() }),
             async tables() {
               const { Client } = (await import("pg")).default;
               const client = new Client({ connectionString: url });
@@ -228,6 +251,104 @@ describe.each(Object.entries(places))("on %s", (_, makePlace) => {
     const connection = openSqlite(join(folder, "drover-schema-1.db"), { readOnly: true });
     expect(connection.pragma("user_version")).toBe(1);
     connection.close();
+  });
+
+  test("a store of the first schema with runs in it opens, keeps them, and works on", async () => {
+    const place = await makePlace();
+    const own = ownMigrations();
+    const first = Object.fromEntries(Object.entries(own).filter(([name]) => name.startsWith("0001")));
+    const old = await place.openOwn(first);
+    const at = clock.now();
+    const host = "host_00000000000000000000000001";
+    const target = JSON.stringify(commandTarget.parse({ kind: "command", argv: ["true"], cwd: "/" }));
+    const policy = JSON.stringify(runPolicy.parse({ attempts: 2 }));
+    const run = (id: string, status: string, finishedAt: number | null) => [
+      sql`insert into runs (id, kind, origin_kind, root_run_id, target, policy, definition_digest, status, queued_at, suffix_key, host_pin, started_at, finished_at, event_number, created_at)
+          values (${id}, 'command', 'person', ${id}, ${target}, ${policy}, 'd', ${status}, ${at}, ${id}, ${host}, ${at}, ${finishedAt}, 1, ${at})`,
+      sql`insert into events (subject_kind, subject_id, number, type, data, created_at) values ('run', ${id}, 1, 'run.queued', '{}', ${at})`,
+      sql`insert into steps (id, run_id, key, kind, status, token, cap_key, turn_at, max_attempts, attempts_made, started_at, finished_at, created_at)
+          values (${`step_${id}`}, ${id}, 'main', 'command', ${status === "queued" ? "ready" : status}, ${status === "queued" ? 0 : 1}, 'command', ${at}, 2, ${status === "queued" ? 0 : 1}, ${at}, ${finishedAt}, ${at})`,
+    ];
+    const attempt = (runId: string, status: string, finishedAt: number | null) =>
+      sql`insert into attempts (id, step_id, run_id, number, purpose, token, status, host_id, incarnation, lease_until, boot_id, folder, started_at, finished_at, created_at)
+          values (${`att_${runId}`}, ${`step_${runId}`}, ${runId}, 1, 'try', 1, ${status}, ${host}, 1, ${at + 60_000}, 'b', 'f', ${at}, ${finishedAt}, ${at})`;
+    await old.store.older.write({
+      queries: [
+        sql`insert into hosts (id, name, machine_id, boot_id, incarnation, version, status, lease_until, last_seen_at, created_at)
+            values (${host}, 'one', 'm', 'b', 1, '0', 'up', ${at + 60_000}, ${at}, ${at})`,
+        sql`insert into cap_sets (key, resources, host_pin, created_at) values ('command', '[]', ${host}, ${at})`,
+        sql`insert into accounts (id, provider, name, enabled, status, created_at) values ('claude:work', 'claude', 'work', 1, 'ok', ${at})`,
+        ...run("run_done", "succeeded", at),
+        ...run("run_live", "running", null),
+        ...run("run_next", "queued", null),
+        attempt("run_done", "succeeded", at),
+        attempt("run_live", "running", null),
+      ],
+    });
+    const tables = [sql`runs`, sql`steps`, sql`attempts`, sql`events`, sql`hosts`, sql`accounts`, sql`cap_sets`];
+    const dump = async (of: StoreHandle<typeof ownTable>) =>
+      Promise.all(tables.map((name) => of.store.older.read({ query: sql`select * from ${name} order by 1` })));
+    const before = await dump(old);
+    expect(before.map((rows) => rows.length)).toEqual([3, 3, 2, 3, 1, 1, 1]);
+    await old.close();
+
+    const grown = await place.openOwn(own);
+    expect(grown.applied).toEqual(
+      migrationsOf(own, "sqlite")
+        .slice(1)
+        .map(({ number }) => number),
+    );
+    expect(await dump(grown)).toMatchObject(before);
+    const { store } = grown;
+    expect((await store.runs.get({ runId: "run_done" }))?.attempts[0]).toMatchObject({ agentEnd: null });
+    const [live] = await store.attempts.ofHost({ hostId: host });
+    expect(live?.attempt.id).toBe("att_run_live");
+    const outcome = {
+      kind: "succeeded",
+      class: null,
+      endedBy: "self",
+      exitStatus: 0,
+      signal: null,
+      message: null,
+      output: null,
+      tail: null,
+      stdoutBytes: 0,
+      stderrBytes: 0,
+      reaped: 0,
+      proof: null,
+      startedAt: null,
+      endedAt: null,
+    } as const;
+    const settled = await store.attempts.settle({ attemptId: "att_run_live", token: 1, outcome, limits });
+    expect(settled).toEqual({ answer: "done", step: "succeeded", run: "succeeded" });
+    const { mine } = await store.admission.pass({ hostId: host, limits });
+    expect(mine.map((one) => one.run.id)).toEqual(["run_next"]);
+    expect(await store.accounts.hold({ accountId: "claude:work", untilAt: null, reason: "r" })).toMatchObject({
+      env: {},
+      limitEnds: 0,
+    });
+    await store.runs.add({
+      kind: "agent",
+      target: agentTarget.parse({
+        kind: "agent",
+        provider: "claude",
+        prompt: { digest: "a".repeat(64), bytes: 1, head: "" },
+        account: "work",
+        cwd: "/",
+      }),
+      policy: runPolicy.parse({}),
+      originKind: "person",
+      originId: null,
+      idempotencyKey: null,
+      parentRunId: null,
+      hostPin: host,
+      limits,
+    });
+    expect(await store.admission.pass({ hostId: host, limits })).toMatchObject({
+      granted: 0,
+      refused: [{ refusal: { code: "held" } }],
+    });
+    await grown.close();
   });
 
   test("a kill between a text and its ledger row leaves neither", async () => {
