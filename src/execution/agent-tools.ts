@@ -4,6 +4,7 @@ import type { AccountRecord } from "../core/records.ts";
 import type { Permission, Provider } from "../core/target.ts";
 import { isTested, versionOf } from "./agents/adapter.ts";
 import { adapterOf } from "./agents/index.ts";
+import { surroundingsOf } from "./agents/surroundings.ts";
 import { composeEnvironment } from "./environment.ts";
 import { type ErrandEnd, runErrand } from "./errand.ts";
 import { openProcessTable, type ProcessTable } from "./processes.ts";
@@ -119,17 +120,9 @@ async function environmentOf(
   daemon: Readonly<Record<string, string | undefined>>,
   table: ProcessTable,
 ): Promise<Readonly<Record<string, string>>> {
-  const { homeVariable, keys, off } = adapterOf(provider);
-  const isDefault = account === null || account.name === "default";
-  const inherited = isDefault ? keys.filter((key) => daemon[key] !== undefined) : [];
-  const home = account?.home == null || homeVariable === null ? {} : { [homeVariable]: account.home };
+  const own = surroundingsOf(adapterOf(provider), account, account === null || account.name === "default");
   const compose = (secrets: Readonly<Record<string, string>>) =>
-    composeEnvironment({
-      daemon,
-      target: { env: account?.env ?? {}, envPass: [...inherited] },
-      secrets,
-      variables: { ...off, ...home },
-    });
+    composeEnvironment({ daemon, target: own, secrets, variables: own.variables });
   if (account === null || Object.keys(account.secrets).length === 0) return compose({});
   const secrets = await resolveSecrets(account.secrets, {
     daemon,

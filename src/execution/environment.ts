@@ -75,6 +75,8 @@ export interface EnvironmentSources {
   readonly secrets: Readonly<Record<string, string>>;
   /** Set by drover; nothing overrides them. */
   readonly variables: Readonly<Record<string, string>>;
+  /** Variables whose values are secrets whatever their names say. */
+  readonly secretNames?: readonly string[];
 }
 
 /** The environment of a process that we start: the allow-list, names passed on, the target's own, secrets, then ours. Errors: `env_invalid`. */
@@ -163,10 +165,12 @@ const SECRET_NAME = /(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KE
  * All values that must never be served: the secrets, the run token, and values of variables that were passed on or set
  * under a name that says so (from 8 bytes on, so that a `TOKEN=yes` does not eat every yes).
  */
-export function valuesToScrub({ daemon, target, secrets, variables }: EnvironmentSources): readonly string[] {
+export function valuesToScrub(sources: EnvironmentSources): readonly string[] {
+  const { daemon, target, secrets, variables, secretNames = [] } = sources;
   const passed = target.envPass.map((name) => [name, daemon[name] ?? ""] as const);
   const named = [...passed, ...Object.entries(target.env), ...Object.entries(variables)]
-    .filter(([name, value]) => SECRET_NAME.test(name) && Buffer.byteLength(value) >= 8)
+    .filter(([name]) => SECRET_NAME.test(name) || secretNames.includes(name))
+    .filter(([, value]) => Buffer.byteLength(value) >= 8)
     .map(([, value]) => value);
   return [...new Set([...Object.values(secrets), ...named])];
 }

@@ -3,8 +3,11 @@ import type { FSWatcher } from "node:fs";
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, watch, writeFileSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { AppError, ensure } from "../core/errors.ts";
-import type { AgentTarget } from "../core/target.ts";
 import type { EndReport, EndRequest, Judgement, Launch, Spawner } from "../core/ports.ts";
+import type { AgentTarget } from "../core/target.ts";
+import { adapterOf } from "./agents/index.ts";
+import { findProgram, openVersions, requireTested } from "./agents/program.ts";
+import { type AgentSurroundings, requireHome, surroundingsOf } from "./agents/surroundings.ts";
 import type { Prepared } from "./attempt-folder.ts";
 import {
   BELLS,
@@ -17,8 +20,6 @@ import {
   statOf,
   writeTombstone,
 } from "./attempt-folder.ts";
-import { adapterOf } from "./agents/index.ts";
-import { findProgram, openVersions, requireTested } from "./agents/program.ts";
 import type { Cgroups } from "./cgroups.ts";
 import { openCgroups } from "./cgroups.ts";
 import type { EnvironmentSources } from "./environment.ts";
@@ -167,14 +168,9 @@ export function openSpawner(options: SpawnerOptions): Spawner {
     const name = target.command?.[0] ?? adapter.program ?? target.provider;
     const program = findProgram(name, composed["PATH"] ?? "", cwd);
     if (program === null)
-      throw new AppError(
-        "not_found",
-        "agent_not_found",
-        `${target.provider} is not there: no program ${name} is found`,
-        {
-          hint: "Install it where the daemon's PATH finds it; `drover agent ls` says what is found.",
-        },
-      );
+      throw new AppError("not_found", "agent_not_found", `the program ${name} of ${target.provider} is not found`, {
+        hint: `${adapter.install ?? "Install it"} where the daemon's PATH leads; \`drover agent ls\` says what is found.`,
+      });
     if (adapter.tested !== null && !target.untested) {
       const probe = { environment: composed, cwd, timeoutMs: agentProbeMs, table };
       requireTested(adapter, program, await versionOf(adapter, program, probe), target.untested);
@@ -209,6 +205,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
         target: own,
         secrets: {},
         variables: { ...variables, ...own.variables },
+        secretNames: own.secretNames,
       };
       const secrets = await resolveSecrets(own.secrets, {
         daemon: environment,
@@ -325,50 +322,12 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   };
 }
 
-interface Own {
-  readonly env: Record<string, string>;
-  readonly envPass: string[];
-  readonly secrets: Readonly<Record<string, string>>;
-  /** Nothing overrides these. */
-  readonly variables: Readonly<Record<string, string>>;
-}
-
-/**
- * What a process gets besides the allow-list: the target's own, and for an agent what its account has. Keys and addresses
- * in the daemon's environment are the default account's alone. Errors: `env_invalid` for a home that others can read.
- */
-function surroundingsFor({ target, agent }: Launch): Own {
-  if (target.kind === "command") return { ...target, variables: {} };
-  const adapter = adapterOf(target.provider);
+/** What a process gets besides the allow-list: the target's own, and for an agent what its account has. Errors: `env_invalid`. */
+function surroundingsFor({ target, agent }: Launch): AgentSurroundings {
+  if (target.kind === "command") return { ...target, variables: {}, secretNames: [] };
   const account = agent?.account ?? null;
-  const home = account?.home ?? null;
-  const isOwnLogin = target.account === "default";
-  if (home !== null) requirePrivate(home);
-  const inherited = isOwnLogin
-    ? [...adapter.keys, ...(adapter.homeVariable === null ? [] : [adapter.homeVariable])]
-    : [];
-  return {
-    env: { ...adapter.off, ...account?.env, ...target.env },
-    envPass: [...target.envPass, ...inherited],
-    secrets: { ...account?.secrets, ...target.secrets },
-    variables: home === null || adapter.homeVariable === null ? {} : { [adapter.homeVariable]: home },
-  };
-}
-
-/** An account's home holds a login: it is made for its owner alone, and refused when others may look into it. */
-function requirePrivate(home: string): void {
-  const found = statOf(home);
-  if (found === null) {
-    mkdirSync(home, { recursive: true, mode: 0o700 });
-    return;
-  }
-  if (found.isDirectory() && (found.mode & 0o077) === 0) return;
-  throw new AppError(
-    "invalid",
-    "env_invalid",
-    found.isDirectory() ? `others can look into the account's home ${home}` : `the account's home ${home} is no folder`,
-    { path: home, hint: `chmod 700 ${home}` },
-  );
+  if (account !== null && account.home !== null) requireHome(account.home);
+  return surroundingsOf(adapterOf(target.provider), account, target.account === "default", target);
 }
 
 /** Makes the folder of an attempt and everything in it that is there before the ask. Errors: `no_space`. */

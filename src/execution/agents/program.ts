@@ -37,27 +37,35 @@ export interface VersionProbe {
 export type VersionOf = (adapter: Adapter, program: string, probe: VersionProbe) => Promise<string | null>;
 
 export function openVersions(): VersionOf {
-  const known = new Map<string, { readonly stamp: string; readonly version: string }>();
+  const known = new Map<string, { readonly stamp: string; readonly version: Promise<string | null> }>();
   return async (adapter, program, probe) => {
     const stat = statSync(program, { throwIfNoEntry: false, bigint: true });
     const stamp = `${stat?.ino} ${stat?.size} ${stat?.mtimeNs}`;
     const last = known.get(program);
+    // Starts that come together ask once.
     if (last?.stamp === stamp) return last.version;
-    const end = await runErrand(
-      {
-        argv: [program, ...adapter.versionArgs],
-        cwd: probe.cwd,
-        environment: probe.environment,
-        timeoutMs: probe.timeoutMs,
-        keepBytes: 65_536,
-        keep: "head",
-      },
-      probe.table,
-    );
-    const version = end.exit === 0 ? versionOf(end.stdout.toString()) : null;
-    if (version !== null) known.set(program, { stamp, version });
+    const version = ask(adapter, program, probe);
+    const asked = { stamp, version };
+    known.set(program, asked);
+    // It may just have been replaced: the next start asks again.
+    if ((await version) === null && known.get(program) === asked) known.delete(program);
     return version;
   };
+}
+
+async function ask(adapter: Adapter, program: string, probe: VersionProbe): Promise<string | null> {
+  const end = await runErrand(
+    {
+      argv: [program, ...adapter.versionArgs],
+      cwd: probe.cwd,
+      environment: probe.environment,
+      timeoutMs: probe.timeoutMs,
+      keepBytes: 65_536,
+      keep: "head",
+    },
+    probe.table,
+  );
+  return end.exit === 0 ? versionOf(end.stdout.toString()) : null;
 }
 
 /** Refuses a version that was not tried. Errors: AppError `agent_untested`, `agent_not_found` when it says none. */
