@@ -15,6 +15,7 @@ import {
 } from "node:fs";
 import { resolve } from "node:path";
 import type { Background } from "./execution/background.ts";
+import type { HostWorktrees } from "./execution/worktrees.ts";
 import type { DaemonLog } from "./ops/daemon-log.ts";
 import type {
   AgentTools,
@@ -321,16 +322,34 @@ async function storeContext(
   };
 }
 
-/** The worktrees of this host. */
-function worktreeTools(_places: Places, _settings: () => Promise<Settings>): WorktreeTools {
-  const open = async (): Promise<WorktreeTools> => {
-    const { AppError } = await import("./core/errors.ts");
-    throw new AppError("invalid", "not_available", "worktrees are not wired yet");
-  };
+let openedTrees: Promise<HostWorktrees> | undefined;
+
+/** The worktrees of this host, opened once: makes and removals on one repository wait for each other. */
+function hostWorktrees(places: Places, settings: () => Promise<Settings>): Promise<HostWorktrees> {
+  openedTrees ??= (async () => {
+    const [{ openWorktrees }, { openProcessTable }, { limits }] = await Promise.all([
+      import("./execution/worktrees.ts"),
+      import("./execution/processes.ts"),
+      settings(),
+    ]);
+    return openWorktrees({
+      root: places.worktrees,
+      environment: env,
+      limits,
+      table: openProcessTable(),
+      log: (message) => process.stderr.write(`drover: ${message}\n`),
+    });
+  })();
+  return openedTrees;
+}
+
+/** The same, for operations. */
+function worktreeTools(places: Places, settings: () => Promise<Settings>): WorktreeTools {
+  const open = () => hostWorktrees(places, settings);
   return {
     look: async (record) => (await open()).look(record),
     remove: async (record, discard) => (await open()).remove(record, discard),
-    strays: async () => [],
+    strays: async (known) => (await open()).strays(known),
   };
 }
 
@@ -833,6 +852,7 @@ async function serveUntilTold(
         clock,
         log: (message) => log.write("warn", "agents", { message }),
       }),
+      worktrees: await hostWorktrees(places, () => world.settings()),
       startHeartbeat: ({ onAnswer, everyMs, ...input }) =>
         handle.startHeartbeat({
           operation: "hosts.renew",

@@ -13,6 +13,8 @@ export interface Places {
   readonly configFile: string;
   readonly state: string;
   readonly runs: string;
+  /** Worktrees of runs. */
+  readonly worktrees: string;
   readonly logs: string;
   readonly daemonLog: string;
   /** The store's file where nothing else is said. */
@@ -45,6 +47,7 @@ export function placesOf(env: Environment): Places {
     configFile: join(config, "config.yaml"),
     state,
     runs: join(state, "runs"),
+    worktrees: join(state, "worktrees"),
     logs: join(state, "logs"),
     daemonLog: join(state, "logs", "daemon.log"),
     storeFile: join(state, "drover.db"),
