@@ -42,7 +42,7 @@ export function replay(
       ? stream
       : Buffer.from(typeof stream === "string" ? stream : stream.map((event) => `${JSON.stringify(event)}\n`).join(""));
   const reader = adapterOf(provider).start({ zone: "UTC", limits: defaultLimits });
-  const framing = frameLines({ lineBytes: defaultLimits.lineBytes, nestedTextBytes: 16_384, marginBytes: 0 });
+  const framing = frameLines({ lineBytes: defaultLimits.lineBytes, nestedTextBytes: 16_384, seal: (text) => text });
   const entries: TranscriptEntry[] = [];
   const take = (framed: ReturnType<typeof framing.push>) => {
     for (const each of framed)

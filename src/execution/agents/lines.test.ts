@@ -3,7 +3,8 @@ import { describe, expect, test } from "vitest";
 import { type Framed, frameLines, type LineLimits } from "./lines.ts";
 import { outline } from "./outline.ts";
 
-const LIMITS: LineLimits = { lineBytes: 262_144, nestedTextBytes: 16_384, marginBytes: 0 };
+const seal = (text: string) => text;
+const LIMITS: LineLimits = { lineBytes: 262_144, nestedTextBytes: 16_384, seal };
 
 /** Frames bytes that come in pieces of these sizes, the last one again and again. */
 function frame(bytes: Uint8Array, sizes: readonly number[] = [65_536], limits = LIMITS): Framed[] {
@@ -164,7 +165,7 @@ describe("lines", () => {
         .map((text) => Buffer.from(text)),
       fc.json().map((text) => Buffer.from(`${text}\n`)),
     );
-    const small = { lineBytes: 64, nestedTextBytes: 16, marginBytes: 2 };
+    const small = { lineBytes: 64, nestedTextBytes: 16, seal };
     fc.assert(
       fc.property(
         fc.array(piece, { maxLength: 20 }),
@@ -181,7 +182,7 @@ describe("lines", () => {
 
 describe("an outline", () => {
   const read = (text: string, bytes = 1_000_000, sizes = [3], nestedTextBytes = bytes) => {
-    const reading = outline({ bytes, nestedTextBytes, marginBytes: 0 });
+    const reading = outline({ bytes, nestedTextBytes, seal });
     const all = Buffer.from(text);
     for (let at = 0, i = 0; at < all.length; i++) {
       const size = sizes[i % sizes.length] ?? 1;
@@ -233,9 +234,12 @@ describe("an outline", () => {
     }
   });
 
-  test("leaves out what stands in front of a cut, where half of a secret may stand", () => {
-    const reading = outline({ bytes: 4_096, nestedTextBytes: 100, marginBytes: 10 });
-    reading.push(Buffer.from(JSON.stringify({ m: { t: "x".repeat(300) } })));
-    expect(reading.end()).toEqual({ m: { t: "x".repeat(40) } });
+  test("hands what it cut to be sealed, and nothing else", () => {
+    const sealed: string[] = [];
+    const keep = (text: string) => `${sealed.push(text)}`;
+    const reading = outline({ bytes: 4_096, nestedTextBytes: 100, seal: keep });
+    reading.push(Buffer.from(JSON.stringify({ m: { t: "x".repeat(300), u: "y".repeat(100) } })));
+    expect(reading.end()).toEqual({ m: { t: "1", u: "y".repeat(100) } });
+    expect(sealed).toEqual(["x".repeat(100)]);
   });
 });

@@ -5,7 +5,7 @@ import { fieldsOf } from "./event-fields.ts";
 import { type Outline, type OutlineLimits, outline } from "./outline.ts";
 
 /** `lineBytes`: longest line that is kept and parsed whole. */
-export type LineLimits = { readonly lineBytes: number } & Pick<OutlineLimits, "nestedTextBytes" | "marginBytes">;
+export type LineLimits = { readonly lineBytes: number } & Pick<OutlineLimits, "nestedTextBytes" | "seal">;
 
 /** A line, or what there is to say about the stream itself. */
 export type Framed = { readonly kind: "line"; readonly line: Line } | { readonly kind: "note"; readonly text: string };
@@ -70,7 +70,7 @@ export function frameLines(limits: LineLimits): Framing {
     pending = [];
     const start = objectStart(head);
     over = {
-      head: head.subarray(0, Math.max(0, Math.min(HEAD_BYTES, limits.lineBytes - limits.marginBytes))),
+      head: head.subarray(0, Math.min(HEAD_BYTES, limits.lineBytes)),
       event: start < 0 ? null : outline({ ...limits, bytes: limits.lineBytes }),
     };
     if (over.event !== null) over.event.push(head.subarray(start));
@@ -105,7 +105,8 @@ export function frameLines(limits: LineLimits): Framing {
     // A cut may divide a character: what is left of it goes.
     const decoded = whole ? wholeLines.decode(bytes) : new TextDecoder().decode(bytes, { stream: true });
     // Zeros at the edge of a range that was given back.
-    const text = decoded.replace(/^\0+/, "").replace(/\r$/, "");
+    const kept = decoded.replace(/^\0+/, "").replace(/\r$/, "");
+    const text = whole ? kept : limits.seal(kept);
     if (text.trim() === "") {
       // Paragraphs are kept, a flood of empty lines is not.
       if (++blanks <= 2) yield { kind: "line", line: { text: "", event: null } };

@@ -48,7 +48,7 @@ const SLICE_LINES = 64;
 const STDERR_NOTES = 200;
 /** Lines of it that are kept for the verdict, and of each so much. */
 const STDERR_TAIL_LINES = 20;
-const STDERR_LINE_CHARACTERS = 16_384;
+const STDERR_LINE_CHARACTERS = 4_096;
 /** What is kept of a text within an event over the limit. */
 const NESTED_TEXT_BYTES = ENTRY_BYTES * 2;
 
@@ -60,7 +60,6 @@ interface Follow {
   readonly offsets: Record<Stream, number>;
   readonly framings: Readonly<Record<Stream, Framing>>;
   readonly stderrTail: string[];
-  readonly stderrLineCharacters: number;
   stderrLines: number;
   at: Instant;
   /** One reading at a time. */
@@ -76,9 +75,8 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
     const path = join(runsFolder, requireFolderName(folder));
     const scrub = openScrub(path, log);
     const serving = serveTexts(scrub);
-    const marginBytes = scrub?.longestBytes ?? 0;
     const framing = () =>
-      frameLines({ lineBytes: limits.lineBytes, nestedTextBytes: NESTED_TEXT_BYTES + 6 * marginBytes, marginBytes });
+      frameLines({ lineBytes: limits.lineBytes, nestedTextBytes: NESTED_TEXT_BYTES, seal: serving.seal });
     return {
       path,
       reader: adapterOf(target.provider).start({ zone: zoneOf(target, hostZone), limits }),
@@ -87,7 +85,6 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
       offsets: { stdout: 0, stderr: 0 },
       framings: { stdout: framing(), stderr: framing() },
       stderrTail: [],
-      stderrLineCharacters: STDERR_LINE_CHARACTERS + marginBytes,
       stderrLines: 0,
       at: clock.now(),
       busy: Promise.resolve(),
@@ -214,8 +211,8 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
 function takeStderr(follow: Follow, text: string): void {
   if (text === "") return;
   follow.stderrLines++;
-  // Longer than any message that is made of it, so that half of a secret at its end is not shown.
-  follow.stderrTail.push(text.slice(0, follow.stderrLineCharacters));
+  const isLong = text.length > STDERR_LINE_CHARACTERS;
+  follow.stderrTail.push(isLong ? follow.serving.seal(text.slice(0, STDERR_LINE_CHARACTERS)) : text);
   if (follow.stderrTail.length > STDERR_TAIL_LINES) follow.stderrTail.shift();
   if (follow.stderrLines <= STDERR_NOTES)
     follow.transcript.add({ kind: "note", at: follow.at, text: `standard error: ${text}` });

@@ -10,8 +10,8 @@ export interface OutlineLimits {
   readonly bytes: number;
   /** What is kept of a text within a member. */
   readonly nestedTextBytes: number;
-  /** What is left out in front of a cut: half of a secret could stand there. */
-  readonly marginBytes: number;
+  /** Makes the beginning of a text that was cut fit to be kept: half of a secret could stand at its end. */
+  seal(text: string): string;
 }
 
 export interface Outline {
@@ -144,10 +144,8 @@ export function outline(limits: OutlineLimits): Outline {
   };
 
   const endText = (): void => {
-    const kept = Buffer.concat(parts);
-    // A character may be written as six.
-    const whole = isCut ? kept.subarray(0, Math.max(0, kept.length - 6 * limits.marginBytes)) : kept;
-    const text = unescape(whole);
+    const kept = unescape(Buffer.concat(parts));
+    const text = isCut ? limits.seal(kept) : kept;
     if (state === "key_text") {
       const here = level();
       if (here !== undefined) here.key = text;

@@ -26,11 +26,14 @@ const WITHHELD = "[withheld: the fingerprints of this attempt's secrets cannot b
 /** Makes texts fit to be kept and shown: without secrets and control sequences, bounded. */
 export interface Serving {
   text(text: string, maxBytes: number): { readonly text: string; readonly cutBytes: number };
+  /** The beginning of a text that was cut, without what could be half of a secret at its end. */
+  seal(text: string): string;
 }
 
 /** @param scrub null: it cannot be known what is secret, so nothing is shown */
 export function serveTexts(scrub: Scrub | null): Serving {
-  if (scrub === null) return { text: (text) => ({ text: WITHHELD, cutBytes: Buffer.byteLength(text) }) };
+  if (scrub === null)
+    return { text: (text) => ({ text: WITHHELD, cutBytes: Buffer.byteLength(text) }), seal: (text) => text };
   const marginBytes = scrub.longestBytes;
   const scrubbed = (text: string, toBytes: number): string => {
     const bytes = Buffer.from(text);
@@ -41,6 +44,11 @@ export function serveTexts(scrub: Scrub | null): Serving {
     });
   };
   return {
+    seal(text) {
+      if (marginBytes === 0) return text;
+      const inert = makeInert(scrubbed(text, Number.POSITIVE_INFINITY));
+      return scrubbed(inert, Math.max(0, Buffer.byteLength(inert) - marginBytes));
+    },
     text(text, maxBytes) {
       const looked = maxBytes + SLACK_BYTES + marginBytes;
       const isLong = text.length > looked;
