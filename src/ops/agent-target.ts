@@ -1,6 +1,6 @@
 /** What loops and runs of agents have of their own: the inputs that say which agent, with which prompt, and what it may do. */
 import { createHash } from "node:crypto";
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { AppError } from "../core/errors.ts";
 import { describeSize } from "../core/size.ts";
@@ -233,10 +233,13 @@ export async function requireAgent(context: StoreContext, target: AgentTarget): 
   await findAccountOf(context.store, target.provider, target.account, "--account");
 }
 
+const isFile = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isFile() === true;
+
 /** The repository that a folder is in; null when it is in none. */
 export function repositoryOf(folder: string): string | null {
   for (let at = folder; ; at = dirname(at)) {
-    if (existsSync(join(at, ".git"))) return at;
+    // A sandbox may leave an empty `.git`: only one with a HEAD, or a file that points to one, is a repository's.
+    if (existsSync(join(at, ".git", "HEAD")) || isFile(join(at, ".git"))) return at;
     if (at === dirname(at)) return null;
   }
 }

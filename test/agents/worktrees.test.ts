@@ -16,6 +16,7 @@ interface RunAnswer {
     readonly commits: number | null;
     readonly diffStat: string | null;
     readonly kept: boolean | null;
+    readonly state: string;
   } | null;
 }
 
@@ -87,10 +88,7 @@ async function untilFound<T>(look: () => Promise<T | null>, what: string, patien
 const tidied = (id: string): Promise<RunAnswer> =>
   untilFound(async () => {
     const shown = await home.json<RunAnswer>(["show", id]);
-    const path = shown.worktree?.path;
-    return shown.worktree === null || shown.worktree.kept === true || (path !== undefined && !existsSync(path))
-      ? shown
-      : null;
+    return ["kept", "removed"].includes(shown.worktree?.state ?? "removed") ? shown : null;
   }, `the tree of ${id} was looked at`);
 const branches = (cwd = repository): string[] =>
   git(cwd, "for-each-ref", "--format=%(refname:short)", "refs/heads").split("\n");
