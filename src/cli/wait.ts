@@ -204,7 +204,7 @@ async function exitOfRefusal(store: StoreContext["store"], refusal: Refusal): Pr
       return RUN_EXIT.person;
     case "held": {
       if (refusal.untilAt === null) return RUN_EXIT.person;
-      const view = await store.accounts.get({ accountId: refusal.subject });
+      const view = await store.accounts.get({ accountId: refusal.subject.replace(/^account:/, "") });
       const hold = view?.holds.find((one) => one.untilAt === refusal.untilAt);
       return hold?.source === "person" ? RUN_EXIT.person : RUN_EXIT.limit;
     }

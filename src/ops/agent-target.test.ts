@@ -1,6 +1,6 @@
 /** What an agent's input becomes: defaults, refusals, edits; over the real operations of the store. */
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -31,8 +31,10 @@ beforeEach(() => {
   repository = join(folder, "repository");
   plain = join(folder, "plain");
   mkdirSync(join(repository, ".git"), { recursive: true });
+  writeFileSync(join(repository, ".git/HEAD"), "ref: refs/heads/main\n");
   mkdirSync(join(repository, "sub"));
-  mkdirSync(plain);
+  // Somebody's leftover; git does not take it for a repository either.
+  mkdirSync(join(plain, ".git"), { recursive: true });
   missing = new Set();
   prompts = [];
   const clock = { now: () => Date.UTC(2026, 0, 1) };

@@ -253,7 +253,7 @@ export function settleWorktree(
   cwd: string,
   writes: boolean,
 ): { readonly mode: WorktreeMode; readonly warnings: readonly Warning[] } {
-  if (mode === "off" || repositoryOf(cwd) !== null) return { mode, warnings: [] };
+  if (mode === "off" || isInRepository(cwd)) return { mode, warnings: [] };
   if (mode === "required")
     throw badInput(
       "--worktree",

@@ -134,7 +134,9 @@ function accountHeld(view: AccountView | null, now: Instant): string | null {
 function remedyFor(refusal: Refusal): string | null {
   switch (refusal.code) {
     case "held":
-      return refusal.subject.startsWith("provider:") ? null : `\`drover account release ${refusal.subject}\` ends that`;
+      return refusal.subject.startsWith("account:")
+        ? `\`drover account release ${refusal.subject.slice("account:".length)}\` ends that`
+        : null;
     case "account_disabled":
       return `\`drover account enable ${refusal.accountId}\` lets it work`;
     case "account_missing":

@@ -260,7 +260,12 @@ async function lookAtAgent(world: World, provider: Provider, views: readonly Acc
   if (file === null)
     return added.length === 0
       ? say("agents", "ok", `${provider}: not installed`)
-      : say("agents", "problem", `${provider}: ${program} is not found, and ${added.length} accounts need it`, install);
+      : say(
+          "agents",
+          "problem",
+          `${provider}: ${program} is not found, and ${added.map(({ id }) => id).join(", ")} need${added.length === 1 ? "s" : ""} it`,
+          install,
+        );
   if (fault !== null) return say("agents", "problem", `${provider}: ${file}: ${fault}`, "Install it again.");
   if (isTried === false)
     say(

@@ -1,5 +1,5 @@
 /** For every command through the real binary: one success, one bad input, one thing that is not there. */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operations } from "../../src/ops/index.ts";
@@ -366,6 +366,195 @@ const cases: readonly Case[] = [
     missing: null,
   },
   {
+    name: "limit.set",
+    success: async () => {
+      expect(await answer("limit.set", ["limit", "set", "folder:/srv/app", "2"])).toEqual({
+        resource: "folder:/srv/app",
+        limit: 2,
+      });
+      const { items } = await home.json<{ items: { resource: string; limit: number }[] }>(["limit", "ls"]);
+      expect(items).toContainEqual(expect.objectContaining({ resource: "folder:/srv/app", limit: 2 }));
+      expect((await home.refused(2, ["limit", "set", "host:x:agent", "2"])).hint).toContain("caps.agents");
+    },
+    bad: [["limit", "set", "gpu", "2"], "bad_input"],
+    missing: [["limit", "set", "account:claude:nobody", "1"], "no_such_account"],
+  },
+  {
+    name: "account.add",
+    success: async () => {
+      const made = await answer<{ home: string }>("account.add", ["account", "add", "claude", "added", "--cap", "2"]);
+      expect(made).toMatchObject({ id: "claude:added", cap: 2, status: "unknown", holds: [] });
+      expect(made.home).toBe(join(home.folder, "home/accounts/claude/added"));
+      expect(statSync(made.home).mode & 0o777).toBe(0o700);
+      const own = join(home.folder, "own");
+      expect(await answer("account.add", ["account", "add", "codex", "added", "--home", "own"])).toMatchObject({
+        home: own,
+      });
+      expect((await home.refused(4, ["account", "add", "codex", "added"])).code).toBe("name_taken");
+      chmodSync(own, 0o755);
+      const open = await home.refused(2, ["account", "add", "codex", "more", "--home", "own"]);
+      expect([open.code, open.hint]).toEqual(["home_unusable", `chmod 700 ${own}`]);
+    },
+    bad: [["account", "add", "claude", "default"], "bad_name"],
+    missing: null,
+  },
+  {
+    name: "account.ls",
+    success: async () => {
+      await home.json(["account", "add", "claude", "listed"]);
+      const { items } = await answer<{ items: { id: string }[] }>("account.ls", ["account", "ls"]);
+      const ids = items.map((one) => one.id);
+      expect(ids).toEqual(expect.arrayContaining(["claude:default", "claude:listed", "codex:default"]));
+      const shown = await home.json<{ items: { provider: string }[] }>(["account", "ls", "--provider", "codex"]);
+      expect(new Set(shown.items.map((one) => one.provider))).toEqual(new Set(["codex"]));
+    },
+    bad: [["account", "ls", "--provider", "acme"], "bad_choice"],
+    missing: null,
+  },
+  {
+    name: "account.show",
+    success: async () => {
+      await home.json([
+        ...["account", "add", "codex", "shown", "--env", "A=1"],
+        ...["--secret", "CODEX_API_KEY=env:NOBODY_HAS_THIS"],
+      ]);
+      expect(await answer("account.show", ["account", "show", "shown"])).toMatchObject({
+        id: "codex:shown",
+        env: { A: "1" },
+        secrets: { CODEX_API_KEY: "env:NOBODY_HAS_THIS" },
+      });
+      expect(await answer("account.show", ["account", "show", "claude:default"])).toMatchObject({ home: null });
+      expect((await home.refused(4, ["account", "show", "default"])).hint).toContain("claude:default, codex:default");
+    },
+    bad: [["account", "show"], "missing_value"],
+    missing: [["account", "show", "claude:nobody"], "no_such_account"],
+  },
+  {
+    name: "account.enable",
+    success: async () => {
+      await home.json(["account", "add", "claude", "back"]);
+      await home.json(["account", "disable", "back"]);
+      expect(await answer("account.enable", ["account", "enable", "back"])).toMatchObject({ enabled: true });
+    },
+    bad: [["account", "enable", "a", "b"], "too_many_words"],
+    missing: [["account", "enable", "nobody"], "no_such_account"],
+  },
+  {
+    name: "account.disable",
+    success: async () => {
+      await home.json(["account", "add", "claude", "out"]);
+      expect(await answer("account.disable", ["account", "disable", "out"])).toMatchObject({ enabled: false });
+    },
+    bad: [["account", "disable", "--now"], "unknown_flag"],
+    missing: [["account", "disable", "nobody"], "no_such_account"],
+  },
+  {
+    name: "account.hold",
+    success: async () => {
+      await home.json(["account", "add", "claude", "held"]);
+      const hold = ["account", "hold", "held", "--for", "2h", "--reason", "mine now"];
+      const { holds } = await answer<{ holds: { untilAt: string }[] }>("account.hold", hold);
+      expect(holds).toMatchObject([{ reason: "mine now", source: "person" }]);
+      expect(Math.abs(Date.parse(holds[0]?.untilAt ?? "") - Date.now() - 7_200_000)).toBeLessThan(60_000);
+      expect((await home.refused(2, ["account", "hold", "held", "--until", "2020-01-01T00:00:00Z"])).code).toBe(
+        "bad_time",
+      );
+      expect(await home.json(["account", "hold", "held"])).toMatchObject({ holds: [{ untilAt: null }] });
+      expect(await home.json(["status"])).toMatchObject({
+        warnings: expect.arrayContaining([
+          expect.objectContaining({ code: "account_held", hint: "drover account release claude:held" }),
+        ]) as unknown,
+      });
+    },
+    bad: [["account", "hold", "held", "--for", "1h", "--until", "+1h"], "contradiction"],
+    missing: [["account", "hold", "nobody"], "no_such_account"],
+  },
+  {
+    name: "account.release",
+    success: async () => {
+      await home.json(["account", "add", "claude", "freed"]);
+      await home.json(["account", "hold", "freed"]);
+      expect(await answer("account.release", ["account", "release", "freed"])).toMatchObject({ holds: [], woken: 0 });
+      expect(await answer("account.release", ["account", "release", "codex:default"])).toMatchObject({ woken: 0 });
+    },
+    bad: [["account", "release"], "missing_value"],
+    missing: [["account", "release", "nobody"], "no_such_account"],
+  },
+  {
+    name: "account.rm",
+    success: async () => {
+      const { home: place } = await home.json<{ home: string }>(["account", "add", "claude", "gone"]);
+      expect(await answer("account.rm", ["account", "rm", "gone", "--dry-run"])).toMatchObject({ removed: false });
+      expect(await answer("account.rm", ["account", "rm", "gone"])).toEqual({
+        id: "claude:gone",
+        removed: true,
+        home: place,
+      });
+      expect(statSync(place).isDirectory()).toBe(true);
+      await home.refused(3, ["account", "show", "claude:gone"]);
+    },
+    bad: [["account", "rm"], "missing_value"],
+    missing: [["account", "rm", "nobody"], "no_such_account"],
+  },
+  {
+    name: "account.login",
+    success: async () => {
+      const { home: place } = await home.json<{ home: string }>(["account", "add", "claude", "login"]);
+      const given = await answer<{ command: string }>("account.login", ["account", "login", "login"]);
+      expect(given).toMatchObject({ id: "claude:login", ran: false, exitCode: null, loggedIn: null, next: null });
+      expect(given.command).toMatch(new RegExp(`^CLAUDE_CONFIG_DIR=${place} claude `));
+      expect((await home.run(["account", "login", "login"])).out).toBe(`${given.command}\n`);
+    },
+    bad: [["account", "login", "custom:default"], "no_login"],
+    missing: [["account", "login", "nobody"], "no_such_account"],
+  },
+  {
+    name: "agent.ls",
+    success: async () => {
+      const bin = join(home.folder, "agents");
+      mkdirSync(bin);
+      const program = (text: string) => writeFileSync(join(bin, "claude"), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+      const list = async () => {
+        const env = { PATH: `${bin}:${process.env["PATH"] ?? ""}` };
+        const { items } = await home.json<{ items: { provider: string }[] }>(["agent", "ls"], { env });
+        expect(shapes.get("agent.ls")?.({ items, next: null })).toBeNull();
+        return items.find((one) => one.provider === "claude");
+      };
+      program('case $1 in --version) echo "2.1.332 (Claude Code)";; *) echo "{}";; esac');
+      expect(await list()).toMatchObject({ found: true, version: "2.1.332", tested: true, loggedIn: false });
+      program('echo "9.0.0"');
+      expect(await list()).toMatchObject({ version: "9.0.0", tested: false });
+      program("echo broken >&2; exit 3");
+      expect(await list()).toMatchObject({ version: null, tested: null, detail: expect.stringContaining("broken") });
+    },
+    bad: [["agent", "ls", "claude"], "too_many_words"],
+    missing: null,
+  },
+  {
+    name: "worktree.ls",
+    success: async () => expect(await answer("worktree.ls", ["worktree", "ls"])).toEqual({ items: [], next: null }),
+    bad: [["worktree", "ls", "--limit", "0"], "out_of_range"],
+    missing: null,
+  },
+  {
+    name: "worktree.rm",
+    // What it removes and refuses is in agents.test.ts, with a repository.
+    success: async () => expect((await home.refused(3, ["worktree", "rm", good])).code).toBe("no_worktree"),
+    bad: [["worktree", "rm"], "missing_value"],
+    missing: [["worktree", "rm", "/no/such/tree"], "no_worktree"],
+  },
+  {
+    name: "worktree.prune",
+    success: async () =>
+      expect(await answer("worktree.prune", ["worktree", "prune", "--dry-run"])).toEqual({
+        items: [],
+        more: false,
+        dryRun: true,
+      }),
+    bad: [["worktree", "prune", "--force"], "unknown_flag"],
+    missing: null,
+  },
+  {
     name: "config.path",
     success: async () =>
       expect(await answer("config.path", ["config", "path"])).toMatchObject({
@@ -416,6 +605,8 @@ const cases: readonly Case[] = [
       expect(await offered("loop", "show", "ze")).toEqual(["zebra"]);
       expect(await offered("show", good.slice(0, 20))).toContain(good);
       expect(await offered("run", "--", "ls", "--")).toEqual([""]);
+      expect(await offered("account", "show", "cl")).toContain("claude:default");
+      expect(await offered("run", "--agent", "c")).toEqual(["claude", "codex", "custom"]);
     },
     bad: [["completion", "tcsh"], "bad_choice"],
     missing: null,
