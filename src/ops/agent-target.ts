@@ -235,12 +235,12 @@ export async function requireAgent(context: StoreContext, target: AgentTarget): 
 
 const isFile = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isFile() === true;
 
-/** The repository that a folder is in; null when it is in none. */
-export function repositoryOf(folder: string): string | null {
+/** Whether a folder is in a repository: as git looks for one, without asking it. */
+function isInRepository(folder: string): boolean {
   for (let at = folder; ; at = dirname(at)) {
     // A sandbox may leave an empty `.git`: only one with a HEAD, or a file that points to one, is a repository's.
-    if (existsSync(join(at, ".git", "HEAD")) || isFile(join(at, ".git"))) return at;
-    if (at === dirname(at)) return null;
+    if (existsSync(join(at, ".git", "HEAD")) || isFile(join(at, ".git"))) return true;
+    if (at === dirname(at)) return false;
   }
 }
 
