@@ -1,7 +1,7 @@
 /** Agents from the command line to their end: a `custom` one, through the real program, daemon and all. */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readFileSync, realpathSync, symlinkSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Home, openHome, until } from "./drover.ts";
 
@@ -268,6 +268,83 @@ describe("accounts", () => {
     expect(await why(second)).toContain("--worktree auto gives each a tree of its own");
     writeFileSync(gate, "");
     expect((await ended(second)).status).toBe("succeeded");
+  });
+});
+
+/** The stand-in under the name of a provider's command line: its closing events are as recorded. */
+describe("limits", () => {
+  const claude = (prompt: string): readonly string[] => ["--agent", "claude", "--prompt", prompt];
+  const start = async (prompt: string): Promise<{ readonly exit: number | null; readonly run: Run }> => {
+    const { status, out, err } = await home.run(["run", "--json", ...claude(prompt)], { cwd: work });
+    if (out === "") throw new Error(err);
+    return { exit: status, run: JSON.parse(out) as Run };
+  };
+  beforeAll(() => {
+    mkdirSync(join(home.folder, "bin"));
+    symlinkSync(resolve(import.meta.dirname, "../agents/stand-in.mjs"), join(home.folder, "bin/claude"));
+  });
+
+  test("what an agent says is shown as it comes, in the words of the transcript", async () => {
+    const { status, out } = await home.run(["run", ...claude("MODE=ok well done")], { cwd: work });
+    expect(status).toBe(0);
+    expect(out).toContain("result well done\n");
+    expect(out).not.toContain('"type"');
+  });
+
+  test("a usage limit: 8, no try is used up, why names the reset and what tries earlier", async () => {
+    const resetAt = Math.floor(Date.now() / 1_000) + 3_600;
+    const { exit, run: limited } = await start(`MODE=usage-limit ${resetAt}`);
+    expect([exit, limited.status, limited.reason]).toEqual([8, "waiting", "limit"]);
+    expect(limited.steps[0]?.attempts).toMatchObject([{ class: "quota", counted: false, account: "claude:default" }]);
+    const said = await why(limited.id);
+    expect(said).toMatch(/^It waits because claude:default is held until \S+ \(in (1h|59m \d+s)\): it met a limit/);
+    expect(said).toContain("`drover account release claude:default` tries at once");
+    const account = await home.json<{ status: string; holds: { untilAt: string }[] }>([
+      "account",
+      "show",
+      "claude:default",
+    ]);
+    expect(account.status).toBe("quota");
+    expect(Date.parse(account.holds[0]?.untilAt ?? "")).toBeGreaterThanOrEqual(resetAt * 1_000);
+
+    const { exit: heldExit, run: held } = await start("MODE=ok later");
+    expect([heldExit, held.status]).toEqual([8, "queued"]);
+    await home.json(["cancel", limited.id]);
+    await home.json(["account", "release", "claude:default"]);
+    expect((await ended(held.id)).status).toBe("succeeded");
+    expect(await home.json(["account", "show", "claude:default"])).toMatchObject({ status: "ok", holds: [] });
+  });
+
+  test("not logged in: 7, the account is held until it is released, and everybody says how", async () => {
+    const { exit, run: refused } = await start("MODE=401");
+    expect([exit, refused.status, refused.reason]).toEqual([7, "waiting", "account"]);
+    expect(await why(refused.id)).toContain(
+      "`drover account login claude:default` logs it in, then `drover account release claude:default` wakes it",
+    );
+    const { warnings } = await home.json<{ warnings: { code: string; hint: string }[] }>(["status"]);
+    expect(warnings).toContainEqual(
+      expect.objectContaining({
+        code: "account_held",
+        hint: "drover account login claude:default && drover account release claude:default",
+      }),
+    );
+    const login = await home.json<{ next: string }>(["account", "login", "claude:default"]);
+    expect(login.next).toBe("drover account release claude:default");
+    const doctor = await home.run(["doctor", "--json"]);
+    expect(doctor.status).toBe(1);
+    expect(doctor.out).toContain("claude:default is held until it is released");
+    expect(await home.json(["account", "release", "claude:default"])).toMatchObject({ woken: 1 });
+    await until(async () => (await show(refused.id)).steps[0]?.attempts.length === 2, "it tries again");
+    await home.json(["cancel", refused.id]);
+    await home.json(["account", "release", "claude:default"]);
+  });
+
+  test("the provider is overloaded: 8, and only this run waits", async () => {
+    const { exit, run: busy } = await start("MODE=529");
+    expect([exit, busy.status, busy.reason]).toEqual([8, "waiting", "capacity"]);
+    expect(await why(busy.id)).toMatch(/^It waits because its provider is short of capacity; it goes on in \S+ /);
+    expect((await start("MODE=ok meanwhile")).run.status).toBe("succeeded");
+    await home.json(["cancel", busy.id]);
   });
 });
 
