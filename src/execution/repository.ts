@@ -9,27 +9,60 @@ import type { ProcessTable } from "./processes.ts";
 /** Nobody is asked anything, no hook or monitor of the repository runs, no lock is taken for a mere look. */
 const QUIET = {
   GIT_TERMINAL_PROMPT: "0",
+  // Empty, not absent: absent means the one of the configuration, or that of ssh.
+  GIT_ASKPASS: "",
+  SSH_ASKPASS: "",
+  SSH_ASKPASS_REQUIRE: "never",
+  GCM_INTERACTIVE: "never",
   GIT_OPTIONAL_LOCKS: "0",
   GIT_SSH_COMMAND: "ssh -oBatchMode=yes",
+  GIT_EDITOR: ":",
+  GIT_PAGER: "cat",
   LC_ALL: "C",
 };
-const OPTIONS = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false"];
+/** For one call each: the configuration stays as it is. */
+const SETTINGS = [
+  "core.hooksPath=/dev/null",
+  "core.fsmonitor=false",
+  "core.quotePath=false",
+  // With it set, git believes that a changed file is unchanged.
+  "core.ignoreStat=false",
+  "gc.auto=0",
+  "maintenance.auto=false",
+  "commit.gpgSign=false",
+  "credential.interactive=false",
+  "advice.detachedHead=false",
+];
+const OPTIONS = SETTINGS.flatMap((setting) => ["-c", setting]);
 const GIT_TIMEOUT_MS = 60_000;
 /** A listing beyond this is compared by what was kept of it. */
 const KEPT_BYTES = 16 * 1024 * 1024;
 
-/** Runs git in a folder without a shell and without questions. */
-export type Git = (arguments_: readonly string[], input?: string) => Promise<ErrandEnd>;
+/** What differs for one call of git. */
+export interface GitCall {
+  readonly input?: string;
+  readonly timeoutMs?: number;
+  readonly environment?: Readonly<Record<string, string>>;
+}
 
-export function openGit(cwd: string, environment: Readonly<Record<string, string>>, table: ProcessTable): Git {
-  return (arguments_, input) =>
+/** Runs git in a folder without a shell and without questions. */
+export type Git = (arguments_: readonly string[], call?: GitCall) => Promise<ErrandEnd>;
+
+/** @param timeoutMs limit of a call that names none */
+export function openGit(
+  cwd: string,
+  environment: Readonly<Record<string, string>>,
+  table: ProcessTable,
+  timeoutMs: number = GIT_TIMEOUT_MS,
+): Git {
+  return (arguments_, call = {}) =>
     runErrand(
       {
         argv: ["git", ...OPTIONS, ...arguments_],
         cwd,
-        environment: { ...environment, ...QUIET },
-        ...(input === undefined ? {} : { input }),
-        timeoutMs: GIT_TIMEOUT_MS,
+        environment: { ...environment, ...QUIET, ...call.environment },
+        ...(call.input === undefined ? {} : { input: call.input }),
+        timeoutMs: call.timeoutMs ?? timeoutMs,
         keepBytes: KEPT_BYTES,
         keep: "head",
       },
@@ -76,10 +109,9 @@ export async function hasNewCommit(git: Git, before: NonNullable<Prepared["repos
   const now = [...after.tips, ...(after.head === null ? [] : [after.head])];
   const fresh = now.filter((commit) => !known.includes(commit));
   if (fresh.length === 0) return false;
-  const found = await git(
-    ["rev-list", "-n", "1", "--stdin"],
-    [...fresh, ...known.map((commit) => `^${commit}`)].join("\n"),
-  );
+  const found = await git(["rev-list", "-n", "1", "--stdin"], {
+    input: [...fresh, ...known.map((commit) => `^${commit}`)].join("\n"),
+  });
   // A commit that was known may have been thrown away since: then a tip that was not known is new.
   return found.exit !== 0 || found.stdout.toString().trim() !== "";
 }

@@ -1,0 +1,84 @@
+/** What a tree knows of itself: a file of ours in its part of the repository, which git keeps and removes with it. */
+import { existsSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
+import { z } from "zod";
+import { readText } from "./attempt-folder.ts";
+
+const FILE = "drover.json";
+
+const markerFile = z.object({
+  runId: z.string(),
+  cwd: z.string(),
+  base: z.string(),
+  baseNote: z.string(),
+  branch: z.string().nullable(),
+  /** Digest of what git called changed in the untouched tree (line ends, filters); null when nothing was. */
+  untouched: z.string().nullable(),
+});
+
+/** Written before a branch is made, so that a tree whose row is lost can still be understood. */
+export type Marker = z.infer<typeof markerFile>;
+
+/** Writes it in one step. @param gitFolder the tree's own part of the repository, `.git/worktrees/<id>` */
+export function writeMarker(gitFolder: string, marker: Marker): void {
+  const path = join(gitFolder, FILE);
+  writeFileSync(`${path}.new`, `${JSON.stringify(marker)}\n`, { mode: 0o600 });
+  renameSync(`${path}.new`, path);
+}
+
+/** null when there is none, or it is not whole. */
+export function readMarker(gitFolder: string): Marker | null {
+  const text = readText(join(gitFolder, FILE));
+  if (text === null) return null;
+  try {
+    return markerFile.parse(JSON.parse(text));
+  } catch {
+    return null; // git decides without it, and more carefully
+  }
+}
+
+/** Where the `.git` of a tree points; null when it is no file of that form. */
+export function gitFolderOf(tree: string): string | null {
+  let text: string;
+  try {
+    text = readFileSync(join(tree, ".git"), "utf8");
+  } catch {
+    return null; // none, or a folder
+  }
+  const target = /^gitdir: (.+)\n?$/s.exec(text)?.[1]?.replace(/\n$/, "");
+  return target === undefined ? null : resolve(tree, target);
+}
+
+/** The tree that a part of a repository belongs to, whether or not it is there; null when it does not say. */
+export function treeOf(gitFolder: string): string | null {
+  const text = readText(join(gitFolder, "gitdir"))?.replace(/\n$/, "");
+  return text === undefined || text === "" ? null : dirname(resolve(gitFolder, text));
+}
+
+/**
+ * Parts of the repository that belong to a tree at this path. Also those of which git had only made the folder when it was
+ * killed: their names come from the path's, which holds a run's id.
+ */
+export function registrationsOf(commonFolder: string, path: string): readonly string[] {
+  const parent = join(commonFolder, "worktrees");
+  if (!existsSync(parent)) return [];
+  const name = basename(path);
+  return readdirSync(parent)
+    .map((id) => join(parent, id))
+    .filter((folder) => {
+      const tree = treeOf(folder);
+      if (tree !== null) return tree === path;
+      const id = basename(folder);
+      return id.startsWith(name) && /^\d*$/.test(id.slice(name.length));
+    });
+}
+
+/** Takes a part of a repository away, and the folder above it with the last one, as git does. */
+export function unregister(gitFolder: string): void {
+  rmSync(gitFolder, { recursive: true, force: true });
+  try {
+    rmdirSync(dirname(gitFolder));
+  } catch {
+    // another tree is registered, or another process took it away
+  }
+}

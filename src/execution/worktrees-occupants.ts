@@ -1,0 +1,83 @@
+/** Processes that work in a folder. */
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { basename, sep } from "node:path";
+import { runErrand } from "./errand.ts";
+import { ATTEMPT_MARK, isAlive, marksIn, type ProcessTable } from "./processes.ts";
+import { workspaceError } from "./worktrees-git.ts";
+
+/** A process whose working directory is in a folder. */
+export interface Occupant {
+  readonly pid: number;
+  /** Name of its program. Not its arguments, which may hold secrets. */
+  readonly program: string;
+}
+
+/** `lsof` reads the whole table. */
+const LSOF_MS = 20_000;
+const LSOF_BYTES = 16 * 1024 * 1024;
+
+/**
+ * Living processes whose working directory is `folder` or below it, our own calls of git left out; in another user's process
+ * only root can see. Errors: `workspace` when it cannot be told.
+ * @param folder its real path
+ */
+export async function occupantsOf(folder: string, table: ProcessTable): Promise<readonly Occupant[]> {
+  const inside = (path: string): boolean => path === folder || path.startsWith(folder + sep);
+  const found = table.backend === "proc" ? procFolders() : await lsofFolders(table);
+  return found
+    .filter(({ pid, path }) => inside(path) && isAlive(table.read(pid)) && !isErrand(pid))
+    .map(({ pid }) => ({ pid, program: basename(table.words(pid).split(" ")[0] ?? "") || "a process" }));
+}
+
+/** What we run ourselves, git above all, ends by itself and is waited for. */
+function isErrand(pid: number): boolean {
+  try {
+    const marks = marksIn(readFileSync(`/proc/${pid}/environ`));
+    return marks.length > 0 && !marks.some((mark) => mark.startsWith(`${ATTEMPT_MARK}=`));
+  } catch {
+    return false; // gone, another user's, or no /proc: then nothing speaks for it
+  }
+}
+
+interface WorkingFolder {
+  readonly pid: number;
+  readonly path: string;
+}
+
+function procFolders(): readonly WorkingFolder[] {
+  const found: WorkingFolder[] = [];
+  for (const name of readdirSync("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    try {
+      found.push({ pid: Number(name), path: readlinkSync(`/proc/${name}/cwd`).replace(/ \(deleted\)$/, "") });
+    } catch {
+      // gone meanwhile, dead, or another user's
+    }
+  }
+  return found;
+}
+
+async function lsofFolders(table: ProcessTable): Promise<readonly WorkingFolder[]> {
+  const end = await runErrand(
+    {
+      argv: ["lsof", "-w", "-d", "cwd", "-F", "pn0"],
+      cwd: "/",
+      environment: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C" },
+      timeoutMs: LSOF_MS,
+      keepBytes: LSOF_BYTES,
+      keep: "head",
+    },
+    table,
+    false,
+  );
+  // It ends with 1 when some process could not be read.
+  if (end.timedOut || end.fault !== null)
+    throw workspaceError(`whether a process works in it cannot be told: lsof ${end.fault ?? "did not end"}`);
+  const found: WorkingFolder[] = [];
+  let pid = 0;
+  for (const field of end.stdout.toString().split(/\0\n?/)) {
+    if (field.startsWith("p")) pid = Number(field.slice(1));
+    else if (field.startsWith("n")) found.push({ pid, path: field.slice(1) });
+  }
+  return found;
+}

@@ -1,0 +1,724 @@
+/** Worktrees by the real git: made so that a death at any moment leaves nothing in the way, removed only when they hold nothing. */
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  realpathSync,
+  renameSync,
+  rmdirSync,
+  utimesSync,
+} from "node:fs";
+import { chmod, readdir, rm, statfs } from "node:fs/promises";
+import { basename, dirname, join, relative, resolve, sep } from "node:path";
+import { AppError } from "../core/errors.ts";
+import type { Limits } from "../core/limits.ts";
+import type { MadeWorktree, WorktreeOrder, WorktreeState, Worktrees } from "../core/ports.ts";
+import type { WorktreeRecord } from "../core/records.ts";
+import { isAbsent, isFull, statOf } from "./attempt-folder.ts";
+import type { ProcessTable } from "./processes.ts";
+import { readRepository } from "./repository.ts";
+import { chooseBase, commitOf, fetchOrigin, type Origin } from "./worktrees-base.ts";
+import {
+  type GitLimits,
+  isNoRepository,
+  noSpaceForTree,
+  openGitAt,
+  printed,
+  type Workspace,
+  workspaceError,
+} from "./worktrees-git.ts";
+import {
+  type Eyes,
+  type Inventory,
+  isThere,
+  originsOf,
+  ownCommits,
+  ownGitFolder,
+  readStatus,
+  takeInventory,
+} from "./worktrees-look.ts";
+import { readMain } from "./worktrees-main.ts";
+import {
+  gitFolderOf,
+  type Marker,
+  readMarker,
+  registrationsOf,
+  treeOf,
+  unregister,
+  writeMarker,
+} from "./worktrees-marker.ts";
+import { BRANCH_PATTERNS, branchNames, placeOf } from "./worktrees-names.ts";
+import { type Occupant, occupantsOf } from "./worktrees-occupants.ts";
+import { rescue, rescueCommit } from "./worktrees-rescue.ts";
+
+export interface WorktreesOptions {
+  /** Folder of all trees, `worktrees/` of the state. */
+  readonly root: string;
+  /** The daemon's own environment. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly limits: Pick<Limits, keyof GitLimits>;
+  readonly table: ProcessTable;
+  readonly log: (message: string) => void;
+}
+
+/** A tree below the root that no record knows, in the form of a record whose run is not known. */
+export interface StrayWorktree {
+  readonly record: WorktreeRecord;
+  readonly state: WorktreeState;
+}
+
+/** The port, and what operations and watchers ask beside it. */
+export interface HostWorktrees extends Worktrees {
+  /** Trees below the root that are none of these, decided by what is on the disk. @param known paths of records */
+  strays(known: readonly string[]): Promise<readonly StrayWorktree[]>;
+  /** The state of a repository's main checkout, for `describeEscape`. Errors: `workspace`. */
+  mainState(repository: string): Promise<string>;
+}
+
+/** Where trees are while it is decided whether they go, and once that is decided. On the root's own file system. */
+const LEAVING = ".leaving";
+const GONE = ".gone";
+/** A tree that was made this short a time ago may have a record that whoever looks for strays has not seen. */
+const YOUNG_MS = 600_000;
+/** Free space below which a checkout that failed without saying why had no room. */
+const ROOM_BYTES = 1_048_576;
+const SUBMODULES_FILE = ".gitmodules";
+
+/** Where a folder is. */
+interface Place {
+  /** Git in the checkout that the folder is in, or in the bare repository. */
+  readonly git: Workspace;
+  /** The repository's shared part, by its real path. */
+  readonly common: string;
+  /** The main checkout's top folder; of a bare repository the repository. */
+  readonly repository: string;
+  /** The folder within its checkout, empty for its top, else with `/` at the end. */
+  readonly prefix: string;
+}
+
+export function openWorktrees(options: WorktreesOptions): HostWorktrees {
+  const { root, limits, table, log } = options;
+  const at = openGitAt(options.environment, table, limits);
+  const eyes: Eyes = { at, table, limits, environment: at(root).environment };
+  const inTurn = queues();
+  const fetches = new Map<string, () => Promise<Origin>>();
+  /** Trees that are being made, and when others were. */
+  const young = new Map<string, number>();
+
+  /** What a daemon that was killed left half removed. Before anything else: a tree that waits for its verdict must not look gone. */
+  let recovery: Promise<void> | null = null;
+  const recovered = (): Promise<void> => {
+    recovery ??= recover(root, log);
+    return recovery;
+  };
+
+  /** Fetches once for all who ask while a fetch is awaited, but never with one that began before they asked. */
+  const fetchFor = ({ common }: Place): Promise<Origin> => {
+    let fetch = fetches.get(common);
+    if (fetch === undefined) {
+      fetch = shared(() => fetchOrigin(at(common), limits));
+      fetches.set(common, fetch);
+    }
+    return fetch();
+  };
+
+  const make = async (order: WorktreeOrder): Promise<MadeWorktree | null> => {
+    await recovered();
+    const place = await locate(order.cwd, at);
+    if (place === null) {
+      if (order.mode === "auto") return null;
+      throw workspaceError(`${order.cwd} is in no git repository`, {
+        path: order.cwd,
+        hint: "Name a folder of one, or work without a tree of its own with --worktree off.",
+      });
+    }
+    // A folder without a single file that git knows would be missing in the tree: what is in it is what it is about.
+    if (order.mode === "auto" && place.prefix !== "" && (await isUnknown(at(order.cwd)))) return null;
+    const path = realPlace(order.path);
+    young.set(path, performance.now());
+    await inTurn(place.common, () => clear(path, place.common, order.runId));
+    try {
+      return await build(order, place, path);
+    } catch (error) {
+      await inTurn(place.common, () => clear(path, place.common, order.runId)).catch((again: unknown) =>
+        log(`the worktree ${path} could not be cleared: ${String(again)}`),
+      );
+      throw error;
+    }
+  };
+
+  /** Every step can be the last one: the branch comes at the end, in one write, so until then there is nothing but the tree. */
+  const build = async (order: WorktreeOrder, place: Place, path: string): Promise<MadeWorktree> => {
+    const base = await chooseBase(place.git, await fetchFor(place));
+    const { git, common } = place;
+    // By `--detach` no branch and no configuration is written.
+    await inTurn(common, () =>
+      git.ask("the worktree could not be made", [
+        "worktree",
+        "add",
+        "--detach",
+        "--no-checkout",
+        "--",
+        path,
+        base.commit,
+      ]),
+    );
+    const tree = at(path);
+    const gitFolder = await ownGitFolder(tree, path);
+    const marker: Marker = {
+      runId: order.runId,
+      cwd: order.cwd,
+      base: base.commit,
+      baseNote: base.note,
+      branch: null,
+      untouched: null,
+    };
+    writeHere(path, () => writeMarker(gitFolder, marker));
+    await checkOut(tree, base.commit);
+    if (place.prefix !== "" && !isThere(join(path, place.prefix)))
+      throw workspaceError(`the folder ${place.prefix} is not in ${base.note} (${base.commit.slice(0, 12)})`, {
+        path: order.cwd,
+        hint: "Push the commit that has it, or work in the folder itself with --worktree off.",
+      });
+    const { changed } = await readStatus(tree);
+    const untouched = changed.length === 0 ? null : ((await readRepository(tree.run))?.digest ?? null);
+    const notes = [
+      base.note,
+      ...(existsSync(join(path, SUBMODULES_FILE)) ? ["submodules are not in it"] : []),
+      ...(changed.length === 0 ? [] : [`git calls ${changed.length} of its files changed before anybody touched them`]),
+    ];
+    const baseNote = notes.join("; ");
+    const branch = await inTurn(common, () =>
+      takeBranch(order, tree, (chosen) =>
+        writeHere(path, () => writeMarker(gitFolder, { ...marker, baseNote, branch: chosen, untouched })),
+      ),
+    );
+    young.set(path, performance.now());
+    return { repository: place.repository, branch, base: base.commit, baseNote };
+  };
+
+  const checkOut = async (tree: Workspace, commit: string): Promise<void> => {
+    const arguments_ = ["reset", "--hard", "--quiet", "--no-recurse-submodules", commit];
+    try {
+      await tree.ask("the files could not be checked out", arguments_, { timeoutMs: limits.gitCheckoutMs });
+    } catch (error) {
+      // Which file it could not write git says; why, not always.
+      if (error instanceof AppError && error.code === "workspace" && (await hasNoRoom(tree.folder)))
+        throw noSpaceForTree(tree.folder, error);
+      throw error;
+    }
+  };
+
+  /** Puts the tree on a branch of its own. HEAD names it before it exists, so a kill in between leaves no branch behind. */
+  const takeBranch = async (
+    order: WorktreeOrder,
+    tree: Workspace,
+    intend: (branch: string) => void,
+  ): Promise<string> => {
+    const doing = "its branch could not be made";
+    const listed = await tree.ask(doing, ["for-each-ref", "--format=%(refname)", ...BRANCH_PATTERNS]);
+    const existing = listed.split("\n").map((ref) => ref.replace(/^refs\/heads\//, ""));
+    const names = branchNames(order.name, order.runId, existing);
+    const base = await tree.ask(doing, ["rev-parse", "HEAD"]);
+    const none = "0".repeat(base.length);
+    let refused: unknown = workspaceError(`${doing}: every name for it is taken`);
+    for (const branch of names) {
+      if ((await tree.run(["check-ref-format", `refs/heads/${branch}`])).exit !== 0) continue;
+      intend(branch);
+      await tree.ask(doing, ["symbolic-ref", "-m", "drover: a branch of its own", "HEAD", `refs/heads/${branch}`]);
+      try {
+        // With the old value none it is refused when another process has made it since.
+        await tree.ask(doing, ["update-ref", "-m", "drover: a branch of its own", `refs/heads/${branch}`, base, none]);
+        return branch;
+      } catch (error) {
+        refused = error;
+        if (!(error instanceof AppError) || error.code !== "workspace" || !isTaken(error.message)) throw error;
+      }
+    }
+    throw refused;
+  };
+
+  /** Refuses what is no leftover of making a tree at `path`; the part of the repository that it belongs to. */
+  const leftoverAt = (path: string, common: string, runId: string): void => {
+    const found = lstatSync(path, { throwIfNoEntry: false });
+    if (found === undefined) return;
+    const foreign = (what: string) =>
+      workspaceError(`${path} is in the way: it is ${what}`, { path, hint: "Look at it, and move it away." });
+    if (!found.isDirectory()) throw foreign(found.isSymbolicLink() ? "a link" : "a file");
+    const gitFolder = gitFolderOf(path);
+    if (gitFolder === null) {
+      if (readdirSync(path).length > 0) throw foreign("no worktree of drover's");
+      return;
+    }
+    if (dirname(gitFolder) !== join(common, "worktrees")) throw foreign("a worktree of another repository");
+    const marker = readMarker(gitFolder);
+    if (marker !== null && marker.runId !== runId) throw foreign(`the worktree of ${marker.runId}`);
+  };
+
+  /** Clears what making a tree at this place has left: no process has worked in it. */
+  const clear = async (path: string, common: string, runId: string): Promise<void> => {
+    leftoverAt(path, common, runId);
+    const occupants = existsSync(path) ? await occupantsOf(path, table) : [];
+    if (occupants.length > 0) throw workspaceError(`${path} cannot be cleared: ${namesOf(occupants)}`, { path });
+    const aside = existsSync(path) ? setAside(path, GONE) : null;
+    for (const gitFolder of registrationsOf(common, path)) await forget(gitFolder, at(common), null);
+    if (aside !== null) await removeFolder(aside, log);
+  };
+
+  const enter = async (record: WorktreeRecord): Promise<string> => {
+    await recovered();
+    const { repository, branch, path } = record;
+    const refuse = (why: string): AppError =>
+      workspaceError(`the worktree ${path} ${why}`, { path, hint: mend(record, branchExists) });
+    let branchExists = false;
+    if (repository === null || branch === null) throw refuse("was not made");
+    const main = at(repository);
+    if (!isThere(repository)) throw refuse(`belongs to ${repository}, which is not there`);
+    branchExists = (await commitOf(main, `refs/heads/${branch}`)) !== null;
+    const found = lstatSync(path, { throwIfNoEntry: false });
+    if (found === undefined) throw refuse("is not there any more");
+    if (!found.isDirectory()) throw refuse("is no folder any more");
+    const real = realpathSync(path);
+    const tree = at(real);
+    try {
+      await ownGitFolder(tree, real);
+    } catch (error) {
+      if (error instanceof AppError) throw refuse(`is not what drover made: ${error.message}`);
+      throw error;
+    }
+    if ((await commonOf(tree)) !== (await commonOf(main))) throw refuse("belongs to another repository");
+    if (!branchExists) throw refuse(`has lost its branch ${branch}`);
+    const prefix = await prefixOf(record, repository);
+    const inside = join(path, prefix);
+    if (!isThere(inside)) throw refuse(`has no folder ${prefix} any more`);
+    const realInside = realpathSync(inside);
+    if (realInside !== real && !realInside.startsWith(real + sep))
+      throw refuse(`has a link in the place of ${prefix}, which leads out of it`);
+    return inside;
+  };
+
+  /** The place of the record's folder in its checkout. When it is gone there, by its name. */
+  const prefixOf = async (record: WorktreeRecord, repository: string): Promise<string> => {
+    const place = isThere(record.cwd) ? await locate(record.cwd, at) : null;
+    if (place !== null) return place.prefix.replace(/\/$/, "");
+    const path = relative(repository, record.cwd);
+    return path.startsWith("..") ? "" : path;
+  };
+
+  const inventoryOf = async (record: WorktreeRecord): Promise<Inventory> => {
+    if (!isThere(root)) {
+      const why = `could not be looked at: ${root} is not there`;
+      const state: WorktreeState = { there: "whole", holds: [why], commits: 0, diffStat: null };
+      return { state, occupants: [], tips: [], nested: [], blind: true };
+    }
+    return takeInventory(record.path, record, eyes);
+  };
+
+  const look = async (record: WorktreeRecord): Promise<WorktreeState> => {
+    await recovered();
+    if (record.state !== "making") return (await inventoryOf(record)).state;
+    // Half a checkout looks like work; nobody has worked in it.
+    if (!existsSync(record.path)) return NOTHING;
+    const occupants = await occupantsOf(realpathSync(record.path), table);
+    return { ...NOTHING, there: "whole", holds: occupants.length === 0 ? [] : [namesOf(occupants)] };
+  };
+
+  const remove: Worktrees["remove"] = async (record, discard) => {
+    await recovered();
+    const common = await commonFor(record);
+    return inTurn(common ?? record.path, () =>
+      record.state === "making" ? removeUnmade(record, common) : removeMade(record, common, discard),
+    );
+  };
+
+  /** The shared part of the repository that a record's tree belongs to; null when that is gone. */
+  const commonFor = async (record: WorktreeRecord): Promise<string | null> => {
+    const gitFolder = gitFolderOf(record.path);
+    if (gitFolder !== null && isThere(gitFolder)) return commonOf(at(record.path)).catch(() => null);
+    const from = record.repository ?? record.cwd;
+    if (!isThere(from)) return null;
+    return commonOf(at(from)).catch(() => null);
+  };
+
+  const removeUnmade = async (record: WorktreeRecord, common: string | null) => {
+    try {
+      if (common !== null) await clear(realPlace(record.path), common, record.runId);
+      else if (existsSync(record.path)) throw workspaceError("its repository is not there");
+      removeParent(record.path);
+      return { removed: true, state: NOTHING };
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      return { removed: false, state: { ...NOTHING, there: "whole" as const, holds: [error.message] } };
+    }
+  };
+
+  const removeMade = async (record: WorktreeRecord, common: string | null, discard: boolean) => {
+    const first = await inventoryOf(record);
+    const kept = { removed: false, state: first.state };
+    if (first.state.there === "gone") {
+      await forgetGone(record, common);
+      return { removed: true, state: first.state };
+    }
+    if (first.occupants.length > 0 || (first.state.holds.length > 0 && !discard)) return kept;
+    if (first.blind || common === null)
+      throw workspaceError(`${record.path} ${first.state.holds.join(", ")}; nothing of it could be kept`, {
+        path: record.path,
+        hint: "Look at it, and remove it by hand.",
+      });
+    if (first.nested.length > 0)
+      throw workspaceError(`${record.path} holds ${namesOfNested(first.nested)}, which git cannot keep`, {
+        path: record.path,
+        hint: "Move it away, or remove it, then try again.",
+      });
+    const path = realPlace(record.path);
+    const gitFolder = gitFolderOf(path);
+    if (gitFolder === null) throw workspaceError(`${path} is no worktree any more`, { path });
+    // After a day without it git writes down where it finds a tree, which is not where it belongs while it is aside.
+    utimesSync(join(gitFolder, "gitdir"), new Date(), new Date());
+    // Nobody finds it by its name from here on, so what is seen now is what there is.
+    const aside = setAside(path, LEAVING);
+    let last: Inventory;
+    try {
+      last = await takeInventory(aside, record, eyes);
+      const mayGo =
+        last.occupants.length === 0 &&
+        !last.blind &&
+        last.nested.length === 0 &&
+        (discard || last.state.holds.length === 0);
+      if (!mayGo) {
+        renameSync(aside, path);
+        return { removed: false, state: last.state };
+      }
+      if (last.state.holds.length > 0) {
+        const name = record.runId === "" ? basename(path) : record.runId;
+        const { holds } = last.state;
+        const ref = await rescue(at(aside), gitFolder, { name, holds, tips: last.tips }, limits);
+        log(`the worktree ${path} is given up; what it held is kept under ${ref}`);
+      }
+    } catch (error) {
+      if (existsSync(aside)) renameSync(aside, path);
+      throw error;
+    }
+    const decided = moveTo(aside, join(root, GONE));
+    await forget(gitFolder, at(common), { ...record, given: last.state.holds.length > 0 });
+    await removeFolder(decided, log);
+    removeParent(record.path);
+    young.delete(path);
+    return { removed: true, state: last.state };
+  };
+
+  /** Takes the traces of a tree away that somebody else removed. What only its HEAD had is kept. */
+  const forgetGone = async (record: WorktreeRecord, common: string | null): Promise<void> => {
+    try {
+      rmdirSync(record.path);
+    } catch {
+      // it was not even an empty folder
+    }
+    if (common === null) return;
+    for (const gitFolder of registrationsOf(common, realPlace(record.path))) {
+      const inside = at(gitFolder);
+      const head = await commitOf(inside, "HEAD");
+      if (head !== null && (await ownCommits(inside, null, record.base)).adrift) {
+        const ref = await rescueCommit(inside, record.runId || basename(record.path), head);
+        if (ref !== null) log(`the worktree ${record.path} is gone; its last commit is kept under ${ref}`);
+      }
+      await forget(gitFolder, at(common), { ...record, given: false });
+    }
+    removeParent(record.path);
+  };
+
+  /**
+   * Ends what the repository knows of a tree: the branch first, because without the rest nobody would find it again.
+   * @param of null for a tree in which nobody has worked
+   */
+  const forget = async (
+    gitFolder: string,
+    repository: Workspace,
+    of: (Pick<WorktreeRecord, "branch" | "base"> & { readonly given: boolean }) | null,
+  ): Promise<void> => {
+    const marker = readMarker(gitFolder);
+    const { branch, base } = of?.branch == null ? { ...originsOf(marker), base: of?.base ?? marker?.base ?? null } : of;
+    const tip = branch === null ? null : await commitOf(repository, `refs/heads/${branch}`);
+    if (branch !== null && tip !== null) {
+      const merged = base !== null && (await repository.run(["merge-base", "--is-ancestor", tip, base])).exit === 0;
+      const free = (merged || of?.given === true) && !(await isCheckedOut(repository, branch, gitFolder));
+      // Only at the value that was judged, and without the configuration, which others may hold.
+      if (free)
+        await repository.ask("its branch could not be removed", ["update-ref", "-d", `refs/heads/${branch}`, tip]);
+    }
+    unregister(gitFolder);
+  };
+
+  const setAside = (path: string, folder: string): string => moveTo(path, join(root, folder));
+
+  const strays = async (known: readonly string[]): Promise<readonly StrayWorktree[]> => {
+    await recovered();
+    const skipped = new Set(known.flatMap((path) => [resolve(path), realPlace(path)]));
+    const found: StrayWorktree[] = [];
+    for (const path of treesBelow(root)) {
+      const age = performance.now() - (young.get(realPlace(path)) ?? Number.NEGATIVE_INFINITY);
+      if (skipped.has(path) || skipped.has(realPlace(path)) || age < YOUNG_MS) continue;
+      const record = await recordOf(path);
+      const { state } = await inventoryOf(record);
+      const { commits, diffStat } = state;
+      found.push({ record: { ...record, commits, diffStat }, state });
+    }
+    return found;
+  };
+
+  /** What git and the tree's marker say of it. */
+  const recordOf = async (path: string): Promise<WorktreeRecord> => {
+    const gitFolder = gitFolderOf(path);
+    const marker = gitFolder === null ? null : readMarker(gitFolder);
+    const place = gitFolder === null ? null : await locate(path, at).catch(() => null);
+    return {
+      runId: "",
+      hostId: "",
+      cwd: marker?.cwd ?? place?.repository ?? path,
+      path,
+      repository: place?.repository ?? null,
+      branch: marker?.branch ?? null,
+      base: marker?.base ?? null,
+      baseNote: marker?.baseNote ?? null,
+      state: "kept",
+      keptBecause: null,
+      commits: null,
+      diffStat: null,
+      createdAt: Math.round(statOf(path)?.birthtimeMs ?? 0),
+      finishedAt: null,
+    };
+  };
+
+  const removeParent = (path: string): void => {
+    try {
+      if (resolve(dirname(path)) !== resolve(root)) rmdirSync(dirname(path));
+    } catch {
+      // other trees are in it
+    }
+  };
+
+  return {
+    place: (order) => placeOf(root, order),
+    make,
+    enter,
+    look,
+    remove,
+    strays,
+    mainState: async (repository) => readMain(at(repository)),
+  };
+}
+
+const NOTHING: WorktreeState = { there: "gone", holds: [], commits: 0, diffStat: null };
+
+/** Where a folder is; null when it is in no repository. Errors: `workspace` when git cannot say, or it is not there. */
+async function locate(cwd: string, at: (folder: string) => Workspace): Promise<Place | null> {
+  if (!isThere(cwd)) throw workspaceError(`the folder ${cwd} is not there`, { path: cwd });
+  const git = at(cwd);
+  const asked = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir"];
+  const end = await git.run([...asked, "--show-toplevel"]);
+  if (end.exit === 0) {
+    const [common, gitFolder, top] = printed(end).split("\n");
+    if (common === undefined || gitFolder === undefined || top === undefined || printed(end).split("\n").length !== 3)
+      throw workspaceError(`the path of ${cwd} cannot be told from what git says`, { path: cwd });
+    const prefix = printed(await git.run(["rev-parse", "--show-prefix"]));
+    const main = basename(common) === ".git" ? dirname(common) : common;
+    const repository = common === gitFolder ? top : main;
+    return { git: at(top), common: realpathSync(common), repository, prefix };
+  }
+  // Without git a folder can still be in a repository.
+  if (isNoRepository(end) || (end.fault !== null && !hasGitAbove(cwd))) return null;
+  const bare = await git.run([...asked, "--is-bare-repository"]);
+  const [common, , isBare] = printed(bare).split("\n");
+  if (bare.exit === 0 && isBare === "true" && common !== undefined)
+    return { git: at(common), common: realpathSync(common), repository: common, prefix: "" };
+  throw workspaceError(`the repository of ${cwd} cannot be used: ${git.why(end)}`, { path: cwd });
+}
+
+/** Whether git knows no file of a folder. */
+async function isUnknown(git: Workspace): Promise<boolean> {
+  const end = await git.run(["ls-files", "-z"]);
+  return end.exit === 0 && end.stdout.length === 0;
+}
+
+function hasGitAbove(folder: string): boolean {
+  for (let path = resolve(folder); ; path = dirname(path)) {
+    if (existsSync(join(path, ".git"))) return true;
+    if (dirname(path) === path) return false;
+  }
+}
+
+/** The shared part of the repository that a folder is in, by its real path. Errors: `workspace`. */
+async function commonOf(git: Workspace): Promise<string> {
+  const arguments_ = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+  return realpathSync(await git.ask(`the repository of ${git.folder} cannot be used`, arguments_));
+}
+
+/** Whether another tree works on a branch. @param except the tree that it was made for */
+async function isCheckedOut(repository: Workspace, branch: string, except: string): Promise<boolean> {
+  const own = treeOf(except);
+  const list = await repository.ask("its trees cannot be listed", ["worktree", "list", "--porcelain", "-z"]);
+  return list.split("\0\0").some((entry) => {
+    const lines = entry.split("\0").filter((line) => line !== "");
+    return lines.includes(`branch refs/heads/${branch}`) && lines[0] !== `worktree ${own ?? ""}`;
+  });
+}
+
+/** Whether a name was refused because another branch has it, or is in its way. */
+const isTaken = (message: string): boolean =>
+  /reference already exists|exists; cannot create|unable to resolve reference|but expected/.test(message);
+
+const namesOf = (occupants: readonly Occupant[]): string =>
+  occupants.map(({ pid, program }) => `pid ${pid} works in it (${program})`).join(", ");
+
+const namesOfNested = (paths: readonly string[]): string =>
+  paths.map((path) => `a repository inside it, ${path}`).join(", ");
+
+/** The command that makes a tree again where it was, for a person. */
+function mend({ repository, path, branch, base }: WorktreeRecord, branchExists: boolean): string {
+  if (repository === null || branch === null) return "Start the work again.";
+  const words = branchExists
+    ? ["git", "-C", repository, "worktree", "add", "-f", path, branch]
+    : ["git", "-C", repository, "worktree", "add", "-f", "-b", branch, path, base ?? "HEAD"];
+  const quoted = words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`));
+  return `Make it again with \`${quoted.join(" ")}\`.`;
+}
+
+/** A path whose folders are real and whose last part need not exist. Git names trees that way. */
+function realPlace(path: string): string {
+  const parent = dirname(resolve(path));
+  try {
+    mkdirSync(parent, { recursive: true, mode: 0o700 });
+    return join(realpathSync(parent), basename(path));
+  } catch (error) {
+    if (isFull(error)) throw noSpaceForTree(parent, error);
+    throw workspaceError(`the folder ${parent} cannot be used: ${error instanceof Error ? error.message : ""}`, {
+      path: parent,
+      cause: error,
+    });
+  }
+}
+
+/** Runs a write of our own, and says it in the words of a tree when there is no room. */
+function writeHere(path: string, write: () => void): void {
+  try {
+    write();
+  } catch (error) {
+    if (isFull(error)) throw noSpaceForTree(path, error);
+    throw error;
+  }
+}
+
+async function hasNoRoom(folder: string): Promise<boolean> {
+  const disk = await statfs(folder).catch(() => null);
+  return disk !== null && (disk.bavail * disk.bsize < ROOM_BYTES || (disk.files > 0 && disk.ffree === 0));
+}
+
+/** Every folder where a tree can be: two below the root. */
+function treesBelow(root: string): readonly string[] {
+  if (!isThere(root)) return [];
+  const foldersIn = (folder: string) =>
+    readdirSync(folder, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory() && !entry.name.startsWith("."))
+      .map((entry) => join(folder, entry.name));
+  return foldersIn(root).flatMap(foldersIn);
+}
+
+/** Moves a folder into another under a free name. */
+function moveTo(path: string, folder: string): string {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  for (let number = 1; ; number++) {
+    const target = join(folder, `${basename(path)}${number === 1 ? "" : `.${number}`}`);
+    if (lstatSync(target, { throwIfNoEntry: false }) !== undefined) continue;
+    try {
+      renameSync(path, target);
+      return target;
+    } catch (error) {
+      throw workspaceError(`${path} cannot be moved: ${error instanceof Error ? error.message : ""}`, {
+        path,
+        cause: error,
+      });
+    }
+  }
+}
+
+/** Puts back what waited for a verdict when its daemon died, and removes what had got one. */
+async function recover(root: string, log: (message: string) => void): Promise<void> {
+  for (const aside of entriesOf(join(root, LEAVING))) {
+    const gitFolder = gitFolderOf(aside);
+    const path = gitFolder === null ? null : treeOf(gitFolder);
+    if (path === null || lstatSync(path, { throwIfNoEntry: false }) !== undefined) {
+      log(`${aside} was about to be removed, and its place cannot be told or is taken: it stays there`);
+      continue;
+    }
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    renameSync(aside, path);
+  }
+  for (const aside of entriesOf(join(root, GONE))) await removeFolder(aside, log);
+}
+
+function entriesOf(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder).map((name) => join(folder, name));
+  } catch (error) {
+    if (isAbsent(error)) return [];
+    throw error;
+  }
+}
+
+/** Removes a folder of which nothing is wanted, with what was made read-only in it. What stays is tried again at the next start. */
+async function removeFolder(folder: string, log: (message: string) => void): Promise<void> {
+  const attempt = () => rm(folder, { recursive: true, force: true, maxRetries: 3 });
+  try {
+    await attempt().catch(async () => {
+      await openFolders(folder);
+      await attempt();
+    });
+  } catch (error) {
+    log(`${folder} could not be removed: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+async function openFolders(folder: string): Promise<void> {
+  await chmod(folder, 0o700);
+  for (const entry of await readdir(folder, { withFileTypes: true }))
+    if (entry.isDirectory()) await openFolders(join(folder, entry.name));
+}
+
+/** One piece of work at a time for each key. */
+function queues(): <T>(key: string, work: () => Promise<T>) => Promise<T> {
+  const last = new Map<string, Promise<unknown>>();
+  return <T>(key: string, work: () => Promise<T>): Promise<T> => {
+    const mine = (last.get(key) ?? Promise.resolve()).then(work, work);
+    const settled = mine.then(
+      () => {},
+      () => {},
+    );
+    last.set(key, settled);
+    void settled.then(() => {
+      if (last.get(key) === settled) last.delete(key);
+    });
+    return mine;
+  };
+}
+
+/** Whoever asks while the work runs waits for one run more, together with all who ask meanwhile. */
+function shared<T>(work: () => Promise<T>): () => Promise<T> {
+  let running: Promise<unknown> | null = null;
+  let waiting: Promise<T> | null = null;
+  return () => {
+    if (waiting !== null) return waiting;
+    const mine: Promise<T> = (running ?? Promise.resolve()).then(
+      () => start(),
+      () => start(),
+    );
+    const start = (): Promise<T> => {
+      waiting = null;
+      const now = work();
+      running = now;
+      return now;
+    };
+    waiting = mine;
+    return mine;
+  };
+}
