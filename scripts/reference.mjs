@@ -112,7 +112,9 @@ async function commands({ operations, flagOf }) {
             : positionals.includes(key)
               ? `\`${field.placeholder}\``
               : `${field.short === null ? "" : `\`-${field.short}\`, `}\`--${flagOf(key, field)}${field.placeholder === null ? "" : ` ${field.placeholder}`}\``;
-        const type = cli.own?.includes(key) ? "" : ` (${field.schema.enum ? "one of the choices" : field.schema.type})`;
+        const type = cli.own?.includes(key)
+          ? ""
+          : ` (${field.schema.enum ? "one of the choices" : [field.schema.type].flat().join(" or ")})`;
         lines.push(
           `| ${cell(word)} | ${cli.own?.includes(key) ? "" : `\`${key}\``}${type} | ${cell(field.about)}${field.required ? "; required" : ""} | ${cell(field.fallback ?? "")} |\n`,
         );

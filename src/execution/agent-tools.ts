@@ -109,7 +109,7 @@ export function openAgentTools({ environment, find, probeMs }: AgentToolsOptions
 function faultOf({ exit, timedOut, fault, stderr, stdout }: ErrandEnd): string {
   if (timedOut) return "it does not answer in time";
   if (fault !== null) return fault;
-  const said = `${stderr}\n${stdout}`.split("\n").find((line) => line.trim() !== "");
+  const said = [stderr, stdout].flatMap((stream) => stream.toString().split("\n")).find((line) => line.trim() !== "");
   return `exit ${exit ?? "unknown"}${said === undefined ? "" : `: ${said.trim().slice(0, 200)}`}`;
 }
 

@@ -207,7 +207,7 @@ function promptOf(context: StoreContext, input: AgentInput, before: AgentTarget 
 /** The first line that is not blank, cut, without control characters. */
 function headOf(prompt: string): string {
   const line = (/\S[^\n\r]*/.exec(prompt)?.[0] ?? "").replaceAll(/\p{Cc}+/gu, " ").trim();
-  const characters = [...line.slice(0, 2 * HEAD_CHARACTERS + 2)];
+  const characters = Array.from(line.slice(0, 2 * HEAD_CHARACTERS + 2));
   return characters.length <= HEAD_CHARACTERS ? line : `${characters.slice(0, HEAD_CHARACTERS - 1).join("")}…`;
 }
 

@@ -253,7 +253,7 @@ function checkBytes(value: unknown, path: string): Bytes {
 export function bytes(about: string, traits: Traits = {}): Field<Bytes | undefined> {
   const read = (given: string, path: string, { readBytes }: Reading): Json =>
     given === "-" ? { base64: readBytes("-", path) } : checkText(given, path);
-  return field(about, traits, { schema: { type: "string" }, read, check: checkBytes }, "TEXT");
+  return field(about, traits, { schema: { type: ["string", "object"] }, read, check: checkBytes }, "TEXT");
 }
 
 /** The bytes of a file that the command line reads; in JSON the same as `bytes`. */
@@ -265,7 +265,7 @@ export function fileBytes(about: string, traits: Traits = {}): Field<Bytes | und
   return field(
     about,
     { completes: "file", ...traits },
-    { schema: { type: "string" }, read, check: checkBytes },
+    { schema: { type: ["string", "object"] }, read, check: checkBytes },
     "FILE",
   );
 }
