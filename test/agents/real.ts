@@ -110,7 +110,7 @@ export function openRealHome(): RealHome {
       });
       const group = -(child.pid ?? 0);
       const reader = adapter.start({ zone: "UTC", limits: defaultLimits });
-      const framing = frameLines({ lineBytes: defaultLimits.lineBytes, nestedTextBytes: 4096, marginBytes: 0 });
+      const framing = frameLines({ lineBytes: defaultLimits.lineBytes, nestedTextBytes: 4096, seal: (text) => text });
       const events: Readonly<Record<string, unknown>>[] = [];
       const take = (framed: ReturnType<typeof framing.end>) => {
         for (const one of framed) {

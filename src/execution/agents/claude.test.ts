@@ -191,6 +191,11 @@ describe("B-096 structured error before result before exit status", () => {
 });
 
 describe("what Claude Code says", () => {
+  test("B-096 an error is one by each of its three marks alone", () => {
+    for (const mark of [{ is_error: true }, { subtype: "error_during_execution" }, { terminal_reason: "api_error" }])
+      expect(replay("claude", [init, said("x"), result(mark)]).verdict.ok).toBe(false);
+  });
+
   test("B-101 a signal of ours after the result changes nothing", () => {
     const { verdict } = replay("claude", [init, said("x"), result()], { exit: null });
     expect(verdict).toMatchObject({ ok: true, text: "OK", sessionId: "s-1" });

@@ -241,7 +241,7 @@ function readClaude(surroundings: Surroundings): Reader {
     const info = fieldsOf(at(event, "rate_limit_info"));
     const status = textAt(info, "status");
     if (info === null || status === null || status === "allowed") return [];
-    const kind = (textAt(info, "rateLimitType") ?? "usage").replaceAll("_", " ");
+    const kind = (textAt(info, "rateLimitType") ?? "rate").replaceAll("_", " ");
     if (status !== "rejected")
       return [{ kind: "note", at: now, text: `${kind} limit: ${status.replaceAll("_", " ")}` }];
     limit = info;

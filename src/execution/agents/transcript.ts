@@ -54,7 +54,7 @@ export function serveTexts(scrub: Scrub | null): Serving {
       const isLong = text.length > looked;
       // Behind a cut a secret may stand half: of what is so near to it nothing is shown.
       const source = isLong ? text.slice(0, looked) : text;
-      const plain = scrubbed(source, isLong ? looked - marginBytes : Number.POSITIVE_INFINITY);
+      const plain = scrubbed(source, Number.POSITIVE_INFINITY);
       const inert = makeInert(plain);
       // Taking out control sequences may have joined what they divided.
       const shown = scrubbed(inert, isLong ? Math.min(maxBytes, Buffer.byteLength(inert) - marginBytes) : maxBytes);
