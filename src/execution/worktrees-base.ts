@@ -44,8 +44,16 @@ export async function fetchOrigin(git: Workspace, limits: GitLimits): Promise<Or
   const ask = (arguments_: readonly string[]) => git.ask("origin could not be reached", arguments_, remote);
   const fetch = (from: string, to: string) =>
     ask([
-      ...["fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--no-write-fetch-head"],
-      ...["--refmap=", "--", "origin", `+${from}:${to}`],
+      "fetch",
+      "--quiet",
+      "--no-tags",
+      "--no-prune",
+      "--no-recurse-submodules",
+      "--no-write-fetch-head",
+      "--refmap=",
+      "--",
+      "origin",
+      `+${from}:${to}`,
     ]);
   const known = await knownBranch(git);
   try {

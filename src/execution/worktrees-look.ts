@@ -145,7 +145,11 @@ function told(paths: readonly string[], what: string): readonly string[] {
 /** The tree's part of its repository. Errors: `workspace` when `tree` is not the top of a linked tree, as after somebody removed its `.git`. */
 export async function ownGitFolder(git: Workspace, tree: string): Promise<string> {
   const said = await git.ask("git does not know it", [
-    ...["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir"],
+    "rev-parse",
+    "--path-format=absolute",
+    "--show-toplevel",
+    "--git-dir",
+    "--git-common-dir",
   ]);
   const [top, gitFolder, common] = said.split("\n");
   if (top === undefined || gitFolder === undefined || common === undefined || realpathSync(top) !== tree)
@@ -164,7 +168,12 @@ interface Status {
 /** What `git status` finds, with nothing hidden by the configuration. Errors: `workspace`. */
 export async function readStatus(git: Workspace): Promise<Status> {
   const said = await git.ask("its changes cannot be listed", [
-    ...["status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignore-submodules=none", "--no-renames"],
+    "status",
+    "--porcelain=v2",
+    "-z",
+    "--untracked-files=all",
+    "--ignore-submodules=none",
+    "--no-renames",
   ]);
   const changed: string[] = [];
   const untracked: string[] = [];
