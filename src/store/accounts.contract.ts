@@ -196,6 +196,8 @@ forEachStore("accounts", (open) => {
       [4, "account.held"],
       [5, "account.released"],
     ]);
+    await store.accounts.hold({ accountId: WORK, untilAt: null, reason: "again" });
+    expect((await view(stage)).holds).toMatchObject([{ source: "person", untilAt: null, reason: "again" }]);
   });
 
   test("a hold is over by itself when its time has come", async () => {
@@ -282,6 +284,10 @@ forEachStore("admission of agents", (open) => {
     expect(await pass(stage)).toMatchObject({ granted: 0, wakeAt: null });
     await addRun(stage, { account: "other" });
     await stage.store.accounts.hold({ accountId: "claude:other", untilAt: T0 + MINUTE, reason: "rest" });
+    expect(await pass(stage)).toMatchObject({ granted: 0, wakeAt: T0 + MINUTE });
+    await account(stage.store, "third");
+    await addRun(stage, { account: "third" });
+    await stage.store.accounts.hold({ accountId: "claude:third", untilAt: T0 + HOUR, reason: "rest" });
     expect(await pass(stage)).toMatchObject({ granted: 0, wakeAt: T0 + MINUTE });
     await stage.store.accounts.release({ accountId: WORK });
     expect(await pass(stage)).toMatchObject({ granted: 1, wakeAt: T0 + MINUTE });
@@ -500,6 +506,7 @@ forEachStore("ends by a limit", (open) => {
       woken: 1,
     });
     expect(await store.accounts.release({ accountId: WORK })).toMatchObject({ woken: 0 });
+    expect(await view(stage)).toMatchObject({ account: { status: "unknown", limitEnds: 0 }, holds: [] });
     expect((await pass(stage)).granted).toBe(2);
     expect((await tree(stage, refused.run.id)).run.status).toBe("running");
   });
