@@ -121,11 +121,14 @@ describe("up and down", () => {
 
   test("up waits for one that is going down, and is up afterwards", async () => {
     const { pid } = await home.json<{ pid: number }>(["up"]);
-    const { id } = await home.json<Run>(["run", "--detach", "--", "sleep", "1"]);
+    const gate = join(home.folder, "gate");
+    const { id } = await home.json<Run>(["run", "--detach", "--shell", `until [ -e ${gate} ]; do sleep 0.1; done`]);
     await until(() => isRunning(id), "it runs");
-    const down = home.run(["down", "--drain", "20s"]);
+    const down = home.run(["down", "--drain", "40s"]);
     await until(async () => (await status()).daemon.state === "draining", "it is going down");
-    const up = await home.json<{ started: boolean; pid: number }>(["up"]);
+    const waiting = home.json<{ started: boolean; pid: number }>(["up"]);
+    writeFileSync(gate, "");
+    const up = await waiting;
     expect(up.started).toBe(true);
     expect(up.pid).not.toBe(pid);
     expect((await down).status).toBe(0);
