@@ -39,9 +39,12 @@ function read(body: unknown): Talk {
   };
 }
 
+/** How long Codex waits for a command before it tells the model that it goes on; the most that it takes. */
+const YIELD_MS = 30_000;
+
 const running = (talk: Talk, command: string): ToolCall | null =>
   talk.tools.includes("exec_command")
-    ? { id: `call_${talk.allResults + 1}`, name: "exec_command", input: { cmd: command } }
+    ? { id: `call_${talk.allResults + 1}`, name: "exec_command", input: { cmd: command, yield_time_ms: YIELD_MS } }
     : null;
 
 const quoted = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`;
