@@ -235,7 +235,9 @@ export async function ownCommits(git: Workspace, branch: string | null, base: st
   const others = (excluded: readonly (string | null)[]): string[] => [
     "--not",
     ...excluded.filter((one) => one !== null).map((one) => `--exclude=${one}`),
-    ...["--branches", "--tags", "--remotes"],
+    "--branches",
+    "--tags",
+    "--remotes",
   ];
   const counted = async (arguments_: readonly string[]): Promise<number> =>
     Number(await git.ask("its commits cannot be counted", ["rev-list", "--count", ...arguments_]));
