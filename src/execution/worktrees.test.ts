@@ -879,7 +879,9 @@ describe("trees that no record knows", () => {
     expect(existsSync(empty.path)).toBe(false);
     expect(existsSync(join(root, "shop/left-empty"))).toBe(false);
     expect(existsSync(join(root, "shop/not-a-tree/file"))).toBe(true);
-    expect(branches(shop)).toEqual([record.branch, known.branch, "main"].toSorted((a, b) => ((a ?? "") < (b ?? "") ? -1 : 1)));
+    expect(branches(shop)).toEqual(
+      [record.branch, known.branch, "main"].toSorted((a, b) => ((a ?? "") < (b ?? "") ? -1 : 1)),
+    );
   });
 });
 
