@@ -46,6 +46,8 @@ interface LoopMemo {
 }
 
 const FINAL = new Set(["succeeded", "failed", "timed_out", "cancelled", "skipped"]);
+/** Ends that are no fault of the work. */
+const WEATHER = new Set(["rate_limited", "quota", "auth", "overloaded", "spawn", "storage"]);
 const LIVE_ATTEMPT = new Set(["reserved", "starting", "running"]);
 
 interface EventRow {
@@ -132,10 +134,11 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       id: string;
       status: string;
       token: number;
+      reason: string | null;
       wake_at: number | null;
       tries_counted: number;
       max_attempts: number;
-    }>(sql`select id, status, token, wake_at, tries_counted, max_attempts from steps where run_id = ${runId}`);
+    }>(sql`select id, status, token, reason, wake_at, tries_counted, max_attempts from steps where run_id = ${runId}`);
     for (const step of steps) {
       ensure(
         step.token >= (tokens.get(step.id) ?? 0),
@@ -148,13 +151,23 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         "attempts",
         () => `${step.id} counted ${step.tries_counted} of ${step.max_attempts} tries`,
       );
-      const attempts = rows<{ id: string; status: string; token: number; counted: number | null; number: number }>(
-        sql`select id, status, token, counted, number from attempts where step_id = ${step.id}`,
-      );
+      const attempts = rows<{
+        id: string;
+        status: string;
+        token: number;
+        counted: number | null;
+        number: number;
+        class: string | null;
+      }>(sql`select id, status, token, counted, number, class from attempts where step_id = ${step.id}`);
       let alive = 0;
       let counted = 0;
       for (const attempt of attempts) {
         counted += attempt.counted ?? 0;
+        ensure(
+          !WEATHER.has(attempt.class ?? "") || attempt.counted !== 1,
+          "attempts",
+          () => `${attempt.id} was counted although it ended with ${attempt.class}`,
+        );
         if (LIVE_ATTEMPT.has(attempt.status)) {
           alive++;
           ensure(
@@ -183,7 +196,9 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         "I7",
         () => `${step.id} is ${step.status} with ${alive} live attempts`,
       );
-      ensure(step.status !== "waiting" || step.wake_at !== null, "I7", () => `${step.id} waits for nothing`);
+      // A login that does not work waits for a person.
+      const waits = step.status === "waiting" && step.reason !== "account";
+      ensure(!waits || step.wake_at !== null, "I7", () => `${step.id} waits for nothing`);
     }
     const only = steps[0];
     if (steps.length === 1 && only !== undefined) {
@@ -378,6 +393,10 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       const other = trees.get(place.step_id);
       ensure(other === undefined, "I1", () => `${attemptId} started while ${other} of the same step runs`);
       trees.set(place.step_id, attemptId);
+      const crowded = rows<{ key: string; n: number }>(
+        sql`select resource_key as key, count(*) as n from claims where resource_key like 'folder:%' group by resource_key having count(*) > 1`,
+      )[0];
+      ensure(crowded === undefined, "I9", () => `${crowded?.n} agents write in ${crowded?.key} at once`);
     },
     onEnd(attemptId) {
       const place = placeOf(attemptId);
@@ -390,9 +409,14 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       const before = now - forMs;
       const waited = waiters.get(hostId) ?? new Map<string, number>();
       const eager = new Map<string, number>();
+      // No room, a folder where somebody writes, an account that is held, off, or finding out whether its limit is over.
       const full = new Set(
         rows<{ key: string }>(
-          sql`select r.key as key from resources r where (select count(*) from claims c where c.resource_key = r.key) >= r.limit_value`,
+          sql`select r.key as key from resources r where (select count(*) from claims c where c.resource_key = r.key) >= r.limit_value
+              union select resource_key from claims where resource_key like 'folder:%'
+              union select 'account:' || subject_id from holds where cleared_at is null and (until_at is null or until_at > ${before})
+              union select 'account:' || id from accounts where enabled = 0 or (status in ('throttled', 'quota')
+                and exists (select 1 from claims where resource_key = 'account:' || id))`,
         ).map((row) => row.key),
       );
       for (const step of rows<{ id: string; resources: string; turn_at: number }>(

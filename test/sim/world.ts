@@ -1,11 +1,12 @@
 /** A world for the engine: hosts with daemons over one store, faults by chance, and the invariants after every step. */
+import type { AgentVerdict } from "../../src/core/agent.ts";
 import { AppError } from "../../src/core/errors.ts";
 import { makeId } from "../../src/core/ids.ts";
 import { defaultLimits, type Limits } from "../../src/core/limits.ts";
 import { loopPolicy, runPolicy, type LoopPolicy } from "../../src/core/loop.ts";
 import type { Launch, Store } from "../../src/core/ports.ts";
 import type { Schedule } from "../../src/core/schedule.ts";
-import type { CommandTarget } from "../../src/core/target.ts";
+import { agentTarget, type CommandTarget, type Target } from "../../src/core/target.ts";
 import { startEngine, type Engine } from "../../src/engine/engine.ts";
 import type { EnginePorts, HeartbeatRequest } from "../../src/engine/ports.ts";
 import { operations } from "../../src/store/operations.ts";
@@ -98,8 +99,20 @@ const COMMAND: Pick<CommandTarget, "cwd" | "env" | "envPass" | "secrets" | "expe
   output: "files",
   shell: false,
 };
-const targetOf = (habit: string): CommandTarget => ({ kind: "command", argv: ["work", habit], ...COMMAND });
-const HABITS = ["quick", "quick", "mixed", "mixed", "long", "hang", "fail", "tree"] as const;
+const PROMPT_DIGEST = "a".repeat(64);
+const ACCOUNT = "claude:default";
+/** Of two folders, so that agents stand in each other's way now and then. */
+const targetOf = (habit: string, chance: Chance): Target =>
+  habit === "agent"
+    ? agentTarget.parse({
+        kind: "agent",
+        provider: "claude",
+        prompt: { digest: PROMPT_DIGEST, bytes: 6, head: habit },
+        cwd: chance.pick(["/a", "/b"]),
+        worktree: "off",
+      })
+    : { kind: "command", argv: ["work", habit], ...COMMAND };
+const HABITS = ["quick", "quick", "mixed", "mixed", "long", "hang", "fail", "tree", "agent", "agent"] as const;
 
 export function createWorld(options: WorldOptions): World {
   const { seed, faults } = options;
@@ -181,6 +194,8 @@ export function createWorld(options: WorldOptions): World {
       unmet: null,
     };
     switch (habit) {
+      case "agent":
+        return agentPlanOf(plan, fate, launch.folder);
       case "long":
         return { ...plan, durationMs: fate.int(MINUTE, 4 * HOUR) };
       case "hang":
@@ -204,6 +219,39 @@ export function createWorld(options: WorldOptions): World {
       default:
         return plan;
     }
+  }
+
+  /** An agent that works, meets the limits of its account, gets nowhere, or does not exit after its result. */
+  function agentPlanOf(plan: Plan, fate: Chance, sessionId: string): Plan {
+    const durationMs = fate.hit(0.3) ? fate.int(MINUTE, HOUR) : plan.durationMs;
+    const resetAt = storeNow() + fate.int(10 * MINUTE, 5 * HOUR);
+    const works = (ranMs: number) => ({ sessionId, progress: 1 + Math.floor(ranMs / MINUTE), answered: true });
+    const ends = (of: Partial<AgentVerdict>): Plan => ({
+      ...plan,
+      durationMs,
+      exit: 1,
+      agent: { says: works, concludes: () => ({ ok: false, message: "as it was planned", ...of }) },
+    });
+    const odd = calm ? 1 : fate.next();
+    if (odd < 0.08) return ends({ class: "rate_limited" });
+    if (odd < 0.14) return ends({ class: "quota", resetAt });
+    if (odd < 0.16) return ends({ class: "quota" });
+    if (odd < 0.18) return ends({ class: "auth" });
+    if (odd < 0.23) return ends({ class: "overloaded" });
+    if (odd < 0.28) return ends({ class: "protocol", sessionGone: true });
+    if (odd < 0.34) return ends({ class: fate.pick(["network", "context", "no_result", "refused"] as const) });
+    if (odd < 0.39) {
+      const trouble = { class: fate.pick(["network", "overloaded"] as const), message: "tries again" };
+      return { ...plan, durationMs: 12 * HOUR, agent: { says: () => ({ sessionId, progress: 1, trouble }) } };
+    }
+    const lingers = odd < 0.45;
+    const says = (ranMs: number) => ({ ...works(ranMs), closed: ranMs >= durationMs });
+    return {
+      ...plan,
+      durationMs: lingers ? durationMs + 12 * HOUR : durationMs,
+      ignoresTerm: lingers && fate.hit(0.5),
+      agent: { says, concludes: () => ({ sessionId }) },
+    };
   }
 
   // --- daemons -------------------------------------------------------------------------------------------------------
@@ -266,7 +314,14 @@ export function createWorld(options: WorldOptions): World {
   const later = (host: Host, context: Context, ms: number) =>
     new Promise<void>((resolve) => host.time.after(ms, () => context.deliver(resolve)));
 
-  const GUARDED = new Set(["attempts.start", "attempts.run", "attempts.ending", "attempts.settle", "attempts.adopt"]);
+  const GUARDED = new Set([
+    "attempts.start",
+    "attempts.run",
+    "attempts.session",
+    "attempts.ending",
+    "attempts.settle",
+    "attempts.adopt",
+  ]);
 
   function callStore(
     name: string,
@@ -348,6 +403,7 @@ export function createWorld(options: WorldOptions): World {
     const { machine } = host;
     const spawner = machine.spawnerFor(context);
     const files = machine.filesFor(context);
+    const agents = machine.agentsFor(context);
     const wrap =
       <In extends unknown[], Out>(what: string, work: (...input: In) => Promise<Out>) =>
       (...input: In) =>
@@ -366,6 +422,11 @@ export function createWorld(options: WorldOptions): World {
       },
       files: { ...files, output: wrap("output", files.output), remove: wrap("remove", files.remove) },
       ...commandsOnly,
+      agents: {
+        ...agents,
+        read: wrap("agents.read", agents.read),
+        conclude: wrap("agents.conclude", agents.conclude),
+      },
       notifier: {
         hook: () =>
           through(host, context, "hook", async () => {
@@ -431,7 +492,7 @@ export function createWorld(options: WorldOptions): World {
         version: "0",
         leaseMs: simLimits.leaseMs,
         commandCap: 4,
-        agentCap: 1,
+        agentCap: 2,
       },
       limits: simLimits,
       socket: "",
@@ -647,7 +708,7 @@ export function createWorld(options: WorldOptions): World {
         draft: {
           name: `loop ${names++}`,
           schedule: someSchedule(),
-          target: targetOf(habit),
+          target: targetOf(habit, people),
           policy: somePolicy(habit),
           hostPin: host.id,
           managedBy: null,
@@ -674,10 +735,11 @@ export function createWorld(options: WorldOptions): World {
     const what = people.next();
     if (what < 0.2) {
       const habit = people.pick(HABITS);
+      const target = targetOf(habit, people);
       await wish("runs.add", (store) =>
         store.runs.add({
-          kind: "command",
-          target: targetOf(habit),
+          kind: target.kind,
+          target,
           policy: runPolicy.parse({ attempts: people.int(1, 3), timeoutMs: 4 * HOUR, backoffMs: 1_000 }),
           originKind: "person",
           originId: null,
@@ -703,7 +765,8 @@ export function createWorld(options: WorldOptions): World {
         await wish("runs.retry", (store) => store.runs.retry({ runId, by: "person", limits: simLimits }));
       return;
     }
-    if (what < 0.38 || loopId === null) return addLoop();
+    if (what < 0.4 && habitOfLoop.size > 0 && [...habitOfLoop.values()].includes("agent")) return minding();
+    if (what < 0.42 || loopId === null) return addLoop();
     if (what < 0.5) {
       await wish("loops.runNow", (store) =>
         store.loops.runNow({ loopId, by: "person", parentRunId: null, limits: simLimits }),
@@ -730,6 +793,24 @@ export function createWorld(options: WorldOptions): World {
       });
       if (gone) loopIds.splice(loopIds.indexOf(loopId), 1);
     }
+  }
+
+  /** Somebody looks after the account. */
+  async function minding(): Promise<void> {
+    const accountId = ACCOUNT;
+    const what = people.next();
+    if (what < 0.3) {
+      const untilAt = people.hit(0.7) ? storeNow() + people.int(MINUTE, 5 * HOUR) : null;
+      await wish("accounts.hold", (store) => store.accounts.hold({ accountId, untilAt, reason: "not now" }));
+    } else if (what < 0.4) {
+      await wish("accounts.enable", (store) => store.accounts.enable({ accountId, enabled: false }));
+    } else await freeAccount();
+  }
+
+  async function freeAccount(): Promise<void> {
+    const accountId = ACCOUNT;
+    await wish("accounts.enable", (store) => store.accounts.enable({ accountId, enabled: true }));
+    await wish("accounts.release", (store) => store.accounts.release({ accountId }));
   }
 
   // --- running it ----------------------------------------------------------------------------------------------------
@@ -770,6 +851,7 @@ export function createWorld(options: WorldOptions): World {
     async begin() {
       for (const host of hosts) startDaemon(host);
       await runUntil(2_000);
+      await wish("prompts.put", (store) => store.prompts.put({ digest: PROMPT_DIGEST, content: "RG8gaXQu", bytes: 6 }));
       for (let i = 0; i < options.loops; i++) await addLoop();
       haunt(5 * HOUR, () => void act(), people);
       if (faults)
@@ -783,6 +865,7 @@ export function createWorld(options: WorldOptions): World {
       for (const host of hosts) host.machine.freeBytes = 100 * simLimits.minFreeBytes;
       // What is down comes up by itself; whatever sleeps wakes.
       await runUntil(time.now + 12 * HOUR);
+      await freeAccount();
       for (const loopId of loopIds) {
         await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
         await wish("loops.unarchive", (store) => store.loops.unarchive({ loopId, limits: simLimits }));
@@ -802,6 +885,7 @@ export function createWorld(options: WorldOptions): World {
         left = checks.unfinished()
       ) {
         before = left;
+        await freeAccount();
         await runUntil(time.now + 2 * 24 * HOUR);
       }
       if (broken === null) checks.onDrained();
