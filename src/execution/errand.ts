@@ -29,6 +29,8 @@ export interface ErrandEnd {
   readonly stderr: Buffer;
   /** More was printed than kept. */
   readonly cut: boolean;
+  /** The end of the standard output was seen. Not when a helper still holds it, or the limit ended it. */
+  readonly whole: boolean;
   /** Why it could not be started. */
   readonly fault: string | null;
   readonly report: EndReport | null;
@@ -77,6 +79,7 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
         };
         report = await endTree(tree, timedOut ? (errand.graceMs ?? 0) : 0, table).catch(() => null);
       }
+      const whole = child.stdout.readableEnded;
       child.stdout.destroy();
       child.stderr.destroy();
       child.stdin.destroy();
@@ -86,6 +89,7 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
         stdout: stdout.bytes(),
         stderr: stderr.bytes(),
         cut: stdout.isCut() || stderr.isCut(),
+        whole,
         fault,
         report,
       });
@@ -102,7 +106,9 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
     child.stderr.on("error", () => {});
     child.on("error", (error) => void end(null, error.message));
     child.on("exit", (exit) => {
-      const drained = setTimeout(() => void end(exit, null), DRAIN_MS);
+      // When we were busy for that long, the time is over before anybody has looked at the pipes: they are looked at
+      // between a timer and an immediate.
+      const drained = setTimeout(() => setImmediate(() => void end(exit, null)), DRAIN_MS);
       child.on("close", () => {
         clearTimeout(drained);
         void end(exit, null);

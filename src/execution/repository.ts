@@ -55,8 +55,8 @@ export function openGit(
   table: ProcessTable,
   timeoutMs: number = GIT_TIMEOUT_MS,
 ): Git {
-  return (arguments_, call = {}) =>
-    runErrand(
+  return async (arguments_, call = {}) => {
+    const end = await runErrand(
       {
         argv: ["git", ...OPTIONS, ...arguments_],
         cwd,
@@ -69,6 +69,9 @@ export function openGit(
       table,
       false,
     );
+    // Half a listing would pass for a whole one: no changes, no commits.
+    return end.whole ? end : { ...end, exit: null };
+  };
 }
 
 /** The repository that the folder of `git` is in: HEAD, every branch, and a digest that changes with any change of a file that git would see. Null when it is in none. */
