@@ -87,9 +87,9 @@ export const printed = (end: ErrandEnd): string => end.stdout.toString().replace
 
 const stderrOf = (end: ErrandEnd): string => end.stderr.toString();
 
-/** Another git holds a file that is let go soon. A lock that is missing its folder or its name is none. */
+/** Another git is in the middle of a write that is over soon: it holds a lock, or has registered half a tree. */
 const isLocked = (end: ErrandEnd): boolean =>
-  /\.lock': File exists|could not lock config file|Another git process seems to be running|is at [0-9a-f]+ but expected/.test(
+  /\.lock': File exists|could not lock config file|Another git process seems to be running|is at [0-9a-f]+ but expected|failed to read \S*worktrees\//.test(
     stderrOf(end),
   );
 

@@ -1,5 +1,6 @@
 /** What a tree knows of itself: a file of ours in its part of the repository, which git keeps and removes with it. */
-import { existsSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, renameSync, rmdirSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { z } from "zod";
 import { readText } from "./attempt-folder.ts";
@@ -73,9 +74,12 @@ export function registrationsOf(commonFolder: string, path: string): readonly st
     });
 }
 
-/** Takes a part of a repository away, and the folder above it with the last one, as git does. */
-export function unregister(gitFolder: string): void {
-  rmSync(gitFolder, { recursive: true, force: true });
+/**
+ * Takes a part of a repository away, and the folder above it with the last one, as git does. A git that a dead daemon left
+ * may still write into it for a moment.
+ */
+export async function unregister(gitFolder: string): Promise<void> {
+  await rm(gitFolder, { recursive: true, force: true, maxRetries: 5 });
   try {
     rmdirSync(dirname(gitFolder));
   } catch {

@@ -1,6 +1,7 @@
 /** Processes that work in a folder. */
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { basename, sep } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { runErrand } from "./errand.ts";
 import { ATTEMPT_MARK, isAlive, marksIn, type ProcessTable } from "./processes.ts";
 import { workspaceError } from "./worktrees-git.ts";
@@ -12,6 +13,9 @@ export interface Occupant {
   readonly program: string;
 }
 
+/** How often a process that was found is looked at again, and after what time. */
+const LOOKS_AGAIN = 2;
+const ENDING_MS = 20;
 /** `lsof` reads the whole table. */
 const LSOF_MS = 20_000;
 const LSOF_BYTES = 16 * 1024 * 1024;
@@ -22,11 +26,21 @@ const LSOF_BYTES = 16 * 1024 * 1024;
  * @param folder its real path
  */
 export async function occupantsOf(folder: string, table: ProcessTable): Promise<readonly Occupant[]> {
-  const inside = (path: string): boolean => path === folder || path.startsWith(folder + sep);
-  const found = table.backend === "proc" ? procFolders() : await lsofFolders(table);
-  return found
-    .filter(({ pid, path }) => inside(path) && isAlive(table.read(pid)) && !isErrand(pid))
-    .map(({ pid }) => ({ pid, program: basename(table.words(pid).split(" ")[0] ?? "") || "a process" }));
+  const look = async () => {
+    const found = table.backend === "proc" ? procFolders() : await lsofFolders(table);
+    return found.filter(
+      ({ pid, path }) =>
+        (path === folder || path.startsWith(folder + sep)) && isAlive(table.read(pid)) && !isErrand(pid),
+    );
+  };
+  let found = await look();
+  // One that is just ending has lost its environment but not its folder yet.
+  for (let again = 0; found.length > 0 && again < LOOKS_AGAIN; again++) {
+    await pause(ENDING_MS);
+    const still = new Set((await look()).map(({ pid }) => pid));
+    found = found.filter(({ pid }) => still.has(pid));
+  }
+  return found.map(({ pid }) => ({ pid, program: basename(table.words(pid).split(" ")[0] ?? "") || "a process" }));
 }
 
 /** What we run ourselves, git above all, ends by itself and is waited for. */

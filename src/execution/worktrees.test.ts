@@ -501,7 +501,7 @@ describe("what is in the way", () => {
     const removed = await Promise.all(
       ids.map((runId, i) => trees.remove(recordOf(orderFor(shop, { runId }), made[i] ?? null), false)),
     );
-    expect(removed.every((one) => one.removed)).toBe(true);
+    expect(removed.map((one) => one.state.holds.join(", "))).toEqual(ids.map(() => ""));
     expect(branches(shop)).toEqual(["main"]);
     expect(registered(shop)).toEqual([shop]);
   }, 120_000);
@@ -906,6 +906,9 @@ test.skipIf(!mayMount)(
   },
 );
 
+/** Every so manieth call of git is the one that kills; 1 for all of them, which takes minutes. */
+const EVERY = Number(process.env["DROVER_KILL_EVERY"] ?? 6);
+
 describe("kill -9 at any call of git", () => {
   /** The same code in a process of its own, which a git on its PATH kills. */
   let program: string;
@@ -940,7 +943,7 @@ describe("kill -9 at any call of git", () => {
     const bin = join(folder, `bin-${call}`);
     const real = execFileSync("sh", ["-c", "command -v git"], { encoding: "utf8" }).trim();
     mkdirSync(bin, { recursive: true });
-    rmSync(join(bin, "calls"), { force: true });
+    for (const file of ["calls", "over"]) rmSync(join(bin, file), { force: true });
     writeFileSync(
       join(bin, "git"),
       `#!/bin/sh
@@ -967,7 +970,7 @@ exec ${real} "$@"
     async (goesOn) => {
       const shop = repository();
       let calls = 0;
-      for (let call = 1; ; call++) {
+      for (let call = goesOn ? 1 : Math.min(4, EVERY); ; call += EVERY) {
         trees = open();
         const order = orderFor(shop, { runId: `run_${String(call).padStart(6, "0")}` });
         if (!(await killAt(call, goesOn, { what: "make", argument: order }))) break;
@@ -1003,7 +1006,7 @@ exec ${real} "$@"
     async (discard, goesOn) => {
       const shop = repository();
       let calls = 0;
-      for (let call = 1; ; call++) {
+      for (let call = goesOn ? 1 : Math.min(4, EVERY); ; call += EVERY) {
         trees = open();
         const record = await makeTree(shop, { runId: `run_${String(call).padStart(6, "0")}` });
         if (discard) {

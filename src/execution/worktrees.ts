@@ -101,9 +101,10 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
   const { root, limits, table, log } = options;
   const at = openGitAt(options.environment, table, limits);
   const eyes: Eyes = { at, table, limits, environment: at(root).environment };
+  /** By a tree's path: what is done to one tree. By a repository: writes to what its trees share, always inside the other. */
   const inTurn = queues();
   const fetches = new Map<string, () => Promise<Origin>>();
-  /** Trees that are being made, and when others were. */
+  /** Trees that were made lately, or are being made, and when. */
   const young = new Map<string, number>();
 
   /** What a daemon that was killed left half removed. Before anything else: a tree that waits for its verdict must not look gone. */
@@ -135,17 +136,28 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     }
     // A folder without a single file that git knows would be missing in the tree: what is in it is what it is about.
     if (order.mode === "auto" && place.prefix !== "" && (await isUnknown(at(order.cwd)))) return null;
+    mkdirSync(dirname(order.path), { recursive: true, mode: 0o700 });
     const path = realPlace(order.path);
-    young.set(path, performance.now());
-    await inTurn(place.common, () => clear(path, place.common, order.runId));
-    try {
-      return await build(order, place, path);
-    } catch (error) {
-      await inTurn(place.common, () => clear(path, place.common, order.runId)).catch((again: unknown) =>
-        log(`the worktree ${path} could not be cleared: ${String(again)}`),
-      );
-      throw error;
-    }
+    return inTurn(path, async () => {
+      remember(path);
+      await clear(path, place.common, order.runId);
+      try {
+        return await build(order, place, path);
+      } catch (error) {
+        await clear(path, place.common, order.runId).catch((again: unknown) =>
+          log(`the worktree ${path} could not be cleared: ${String(again)}`),
+        );
+        throw error;
+      } finally {
+        remember(path);
+      }
+    });
+  };
+
+  const remember = (path: string): void => {
+    const now = performance.now();
+    for (const [other, at] of young) if (now - at > YOUNG_MS) young.delete(other);
+    young.set(path, now);
   };
 
   /** Every step can be the last one: the branch comes at the end, in one write, so until then there is nothing but the tree. */
@@ -174,7 +186,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       branch: null,
       untouched: null,
     };
-    writeHere(path, () => writeMarker(gitFolder, marker));
+    writeMarker(gitFolder, marker);
     await checkOut(tree, base.commit);
     if (place.prefix !== "" && !isThere(join(path, place.prefix)))
       throw workspaceError(`the folder ${place.prefix} is not in ${base.note} (${base.commit.slice(0, 12)})`, {
@@ -190,11 +202,8 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     ];
     const baseNote = notes.join("; ");
     const branch = await inTurn(common, () =>
-      takeBranch(order, tree, (chosen) =>
-        writeHere(path, () => writeMarker(gitFolder, { ...marker, baseNote, branch: chosen, untouched })),
-      ),
+      takeBranch(order, tree, (chosen) => writeMarker(gitFolder, { ...marker, baseNote, branch: chosen, untouched })),
     );
-    young.set(path, performance.now());
     return { repository: place.repository, branch, base: base.commit, baseNote };
   };
 
@@ -214,7 +223,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
   const takeBranch = async (
     order: WorktreeOrder,
     tree: Workspace,
-    intend: (branch: string) => void,
+    intend: (branch: string | null) => void,
   ): Promise<string> => {
     const doing = "its branch could not be made";
     const listed = await tree.ask(doing, ["for-each-ref", "--format=%(refname)", ...BRANCH_PATTERNS]);
@@ -236,6 +245,8 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
         if (!(error instanceof AppError) || error.code !== "workspace" || !isTaken(error.message)) throw error;
       }
     }
+    // The last one is another's too: it must not go with this tree.
+    intend(null);
     throw refused;
   };
 
@@ -262,7 +273,13 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     const occupants = existsSync(path) ? await occupantsOf(path, table) : [];
     if (occupants.length > 0) throw workspaceError(`${path} cannot be cleared: ${namesOf(occupants)}`, { path });
     const aside = existsSync(path) ? setAside(path, GONE) : null;
-    for (const gitFolder of registrationsOf(common, path)) await forget(gitFolder, at(common), null);
+    await inTurn(common, async () => {
+      for (const gitFolder of registrationsOf(common, path)) {
+        const { branch, base } = originsOf(readMarker(gitFolder));
+        await dropBranch(at(common), { branch, base, given: false, tree: path });
+        await unregister(gitFolder);
+      }
+    });
     if (aside !== null) await removeFolder(aside, log);
   };
 
@@ -317,19 +334,21 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
 
   const look = async (record: WorktreeRecord): Promise<WorktreeState> => {
     await recovered();
-    if (record.state !== "making") return (await inventoryOf(record)).state;
-    // Half a checkout looks like work; nobody has worked in it.
-    if (!existsSync(record.path)) return NOTHING;
-    const occupants = await occupantsOf(realpathSync(record.path), table);
-    return { ...NOTHING, there: "whole", holds: occupants.length === 0 ? [] : [namesOf(occupants)] };
+    return inTurn(realPlace(record.path), async () => {
+      if (record.state !== "making") return (await inventoryOf(record)).state;
+      // Half a checkout looks like work; nobody has worked in it.
+      if (!existsSync(record.path)) return NOTHING;
+      const occupants = await occupantsOf(realpathSync(record.path), table);
+      return { ...NOTHING, there: "whole", holds: occupants.length === 0 ? [] : [namesOf(occupants)] };
+    });
   };
 
   const remove: Worktrees["remove"] = async (record, discard) => {
     await recovered();
-    const common = await commonFor(record);
-    return inTurn(common ?? record.path, () =>
-      record.state === "making" ? removeUnmade(record, common) : removeMade(record, common, discard),
-    );
+    return inTurn(realPlace(record.path), async () => {
+      const common = await commonFor(record);
+      return record.state === "making" ? removeUnmade(record, common) : removeMade(record, common, discard);
+    });
   };
 
   /** The shared part of the repository that a record's tree belongs to; null when that is gone. */
@@ -401,7 +420,11 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       throw error;
     }
     const decided = moveTo(aside, join(root, GONE));
-    await forget(gitFolder, at(common), { ...record, given: last.state.holds.length > 0 });
+    const { branch, base } = record.branch === null ? originsOf(readMarker(gitFolder)) : record;
+    await inTurn(common, async () => {
+      await dropBranch(at(common), { branch, base, given: last.state.holds.length > 0, tree: path });
+      await unregister(gitFolder);
+    });
     await removeFolder(decided, log);
     removeParent(record.path);
     young.delete(path);
@@ -416,38 +439,36 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       // it was not even an empty folder
     }
     if (common === null) return;
-    for (const gitFolder of registrationsOf(common, realPlace(record.path))) {
-      const inside = at(gitFolder);
-      const head = await commitOf(inside, "HEAD");
-      if (head !== null && (await ownCommits(inside, null, record.base)).adrift) {
-        const ref = await rescueCommit(inside, record.runId || basename(record.path), head);
-        if (ref !== null) log(`the worktree ${record.path} is gone; its last commit is kept under ${ref}`);
+    const path = realPlace(record.path);
+    await inTurn(common, async () => {
+      const registered = registrationsOf(common, path);
+      for (const gitFolder of registered) {
+        const inside = at(gitFolder);
+        const head = await commitOf(inside, "HEAD");
+        if (head === null || !(await ownCommits(inside, null, record.base)).adrift) continue;
+        const ref = await rescueCommit(inside, record.runId || basename(path), head);
+        if (ref !== null) log(`the worktree ${path} is gone; its last commit is kept under ${ref}`);
       }
-      await forget(gitFolder, at(common), { ...record, given: false });
-    }
+      await dropBranch(at(common), { ...record, given: false, tree: path });
+      for (const gitFolder of registered) await unregister(gitFolder);
+    });
     removeParent(record.path);
   };
 
   /**
-   * Ends what the repository knows of a tree: the branch first, because without the rest nobody would find it again.
-   * @param of null for a tree in which nobody has worked
+   * Removes a tree's branch when nothing is lost by it, or what it has was given up and is kept. Always before the tree is
+   * unregistered: nobody would find the branch again.
    */
-  const forget = async (
-    gitFolder: string,
+  const dropBranch = async (
     repository: Workspace,
-    of: (Pick<WorktreeRecord, "branch" | "base"> & { readonly given: boolean }) | null,
+    { branch, base, given, tree }: Pick<WorktreeRecord, "branch" | "base"> & { given: boolean; tree: string },
   ): Promise<void> => {
-    const marker = readMarker(gitFolder);
-    const { branch, base } = of?.branch == null ? { ...originsOf(marker), base: of?.base ?? marker?.base ?? null } : of;
     const tip = branch === null ? null : await commitOf(repository, `refs/heads/${branch}`);
-    if (branch !== null && tip !== null) {
-      const merged = base !== null && (await repository.run(["merge-base", "--is-ancestor", tip, base])).exit === 0;
-      const free = (merged || of?.given === true) && !(await isCheckedOut(repository, branch, gitFolder));
-      // Only at the value that was judged, and without the configuration, which others may hold.
-      if (free)
-        await repository.ask("its branch could not be removed", ["update-ref", "-d", `refs/heads/${branch}`, tip]);
-    }
-    unregister(gitFolder);
+    if (branch === null || tip === null) return;
+    const merged = base !== null && (await repository.run(["merge-base", "--is-ancestor", tip, base])).exit === 0;
+    if (!(merged || given) || (await isCheckedOut(repository, branch, tree))) return;
+    // Only at the value that was judged, and without the configuration, which others may hold.
+    await repository.ask("its branch could not be removed", ["update-ref", "-d", `refs/heads/${branch}`, tip]);
   };
 
   const setAside = (path: string, folder: string): string => moveTo(path, join(root, folder));
@@ -460,7 +481,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       const age = performance.now() - (young.get(realPlace(path)) ?? Number.NEGATIVE_INFINITY);
       if (skipped.has(path) || skipped.has(realPlace(path)) || age < YOUNG_MS) continue;
       const record = await recordOf(path);
-      const { state } = await inventoryOf(record);
+      const { state } = await inTurn(realPlace(path), () => inventoryOf(record));
       const { commits, diffStat } = state;
       found.push({ record: { ...record, commits, diffStat }, state });
     }
@@ -500,10 +521,10 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
 
   return {
     place: (order) => placeOf(root, order),
-    make,
-    enter,
-    look,
-    remove,
+    make: (order) => inWords("the worktree could not be made", order.path, () => make(order)),
+    enter: (record) => inWords("the worktree cannot be entered", record.path, () => enter(record)),
+    look: (record) => inWords("the worktree cannot be looked at", record.path, () => look(record)),
+    remove: (record, discard) => inWords("the worktree cannot be removed", record.path, () => remove(record, discard)),
     strays,
     mainState: async (repository) => readMain(at(repository)),
   };
@@ -556,11 +577,10 @@ async function commonOf(git: Workspace): Promise<string> {
 
 /** Whether another tree works on a branch. @param except the tree that it was made for */
 async function isCheckedOut(repository: Workspace, branch: string, except: string): Promise<boolean> {
-  const own = treeOf(except);
   const list = await repository.ask("its trees cannot be listed", ["worktree", "list", "--porcelain", "-z"]);
   return list.split("\0\0").some((entry) => {
     const lines = entry.split("\0").filter((line) => line !== "");
-    return lines.includes(`branch refs/heads/${branch}`) && lines[0] !== `worktree ${own ?? ""}`;
+    return lines.includes(`branch refs/heads/${branch}`) && lines[0] !== `worktree ${except}`;
   });
 }
 
@@ -584,28 +604,23 @@ function mend({ repository, path, branch, base }: WorktreeRecord, branchExists: 
   return `Make it again with \`${quoted.join(" ")}\`.`;
 }
 
-/** A path whose folders are real and whose last part need not exist. Git names trees that way. */
+/** A path whose folders are real and whose last part need not exist, as git names trees. */
 function realPlace(path: string): string {
-  const parent = dirname(resolve(path));
   try {
-    mkdirSync(parent, { recursive: true, mode: 0o700 });
-    return join(realpathSync(parent), basename(path));
-  } catch (error) {
-    if (isFull(error)) throw noSpaceForTree(parent, error);
-    throw workspaceError(`the folder ${parent} cannot be used: ${error instanceof Error ? error.message : ""}`, {
-      path: parent,
-      cause: error,
-    });
+    return join(realpathSync(dirname(path)), basename(path));
+  } catch {
+    return resolve(path); // there is nothing to be real
   }
 }
 
-/** Runs a write of our own, and says it in the words of a tree when there is no room. */
-function writeHere(path: string, write: () => void): void {
+/** Says what the file system refuses in the words of a tree. */
+async function inWords<T>(doing: string, path: string, work: () => Promise<T>): Promise<T> {
   try {
-    write();
+    return await work();
   } catch (error) {
     if (isFull(error)) throw noSpaceForTree(path, error);
-    throw error;
+    if (error instanceof AppError || !(error instanceof Error && "code" in error)) throw error;
+    throw workspaceError(`${doing}: ${error.message}`, { path, cause: error });
   }
 }
 
