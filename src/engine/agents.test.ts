@@ -533,6 +533,29 @@ describe("worktrees", () => {
     expect(trees.made).toEqual([`/trees/${runId}`]);
   });
 
+  test("a tree that takes its time holds up nobody's start, and a cancel meanwhile starts nothing", async () => {
+    const trees = createTrees();
+    let go = (): void => {};
+    const slow = new Promise<void>((resolve) => (go = resolve));
+    const stage = stageOf([{ agent: works }], {
+      limits: { startsAtOnce: 1 },
+      wrap: (ports) => ({
+        ...ports,
+        worktrees: { ...trees.worktrees, make: (order) => slow.then(() => trees.worktrees.make(order)) },
+      }),
+    });
+    await stage.start();
+    const runId = await stage.addAgentRun("work", {}, { worktree: "required" });
+    await stage.run(SECOND);
+    await over(stage, await stage.addRun("command"));
+    await stage.store.runs.cancel({ runId, by: "person", reason: "enough", limits: stage.limits });
+    await stage.run(SECOND);
+    go();
+    expect(await over(stage, runId)).toMatchObject({ status: "cancelled" });
+    expect(stage.starts.size).toBe(1);
+    await stage.until(() => trees.removed.length === 1);
+  });
+
   test("trees that a daemon had no time for are looked at by the next one", async () => {
     const trees = createTrees();
     let die = (): void => {};

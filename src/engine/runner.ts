@@ -144,6 +144,8 @@ export function createRunner(options: RunnerOptions): Runner {
   const ofStep = new Map<string, Promise<void>>();
   const past = new Set<string>();
   const starts = createGate(limits.startsAtOnce);
+  /** Trees in the making: a checkout takes minutes, and no other start waits for it. */
+  const makes = createGate(limits.startsAtOnce);
   const looks = createGate(limits.looksAtOnce);
   let whenEmpty: (() => void)[] = [];
   let whenQuiet: (() => void)[] = [];
@@ -260,7 +262,7 @@ export function createRunner(options: RunnerOptions): Runner {
 
   function step(life: Life): Promise<boolean> {
     if (life.outcome !== null) return settle(life);
-    return life.phase === "reserved" ? starts.run(() => start(life)) : look(life);
+    return life.phase === "reserved" ? begin(life) : look(life);
   }
 
   function lookWithin(life: Life, ms: number): void {
@@ -270,9 +272,20 @@ export function createRunner(options: RunnerOptions): Runner {
 
   // --- starting ------------------------------------------------------------------------------------------------------
 
-  async function start(life: Life): Promise<boolean> {
+  async function begin(life: Life): Promise<boolean> {
+    let cwd: string | null = null;
+    if (life.wish === null && worktreeOf(life.assignment.run.target) !== "off")
+      try {
+        cwd = await makes.run(() => workplace(life));
+      } catch (error) {
+        return ended(life, unfit(life, error));
+      }
+    return starts.run(() => start(life, cwd));
+  }
+
+  async function start(life: Life, cwd: string | null): Promise<boolean> {
     if (life.wish !== null) return life.wish.by === "fence" || ended(life, notBegun(life.wish));
-    const ready = await prepare(life);
+    const ready = await prepare(life, cwd);
     if ("unfit" in ready) return ended(life, ready.unfit);
     const { sessionId } = ready;
     life.awakeAt = Math.floor(clock.awake());
@@ -314,11 +327,13 @@ export function createRunner(options: RunnerOptions): Runner {
     return false;
   }
 
-  /** Makes its place to work, its folder, its environment and its secrets; or what keeps it from starting. */
-  async function prepare(life: Life): Promise<{ readonly sessionId: string | null } | { readonly unfit: Outcome }> {
+  /** Makes its folder, its environment and its secrets; or what keeps it from starting. */
+  async function prepare(
+    life: Life,
+    cwd: string | null,
+  ): Promise<{ readonly sessionId: string | null } | { readonly unfit: Outcome }> {
     const { target } = life.assignment.run;
     try {
-      const cwd = await workplace(life);
       const launch: Launch = {
         folder: life.folder,
         target,
@@ -334,12 +349,13 @@ export function createRunner(options: RunnerOptions): Runner {
       await spawner.prepare({ ...launch, input: order.input, agent: order.agent });
       return { sessionId: order.sessionId };
     } catch (error) {
-      if (error instanceof Halted) throw error;
       return { unfit: unfit(life, error) };
     }
   }
 
+  /** What an error before the start means; that the engine goes down means nothing. */
   function unfit(life: Life, error: unknown): Outcome {
+    if (error instanceof Halted) throw error;
     const code = error instanceof AppError ? error.code : "spawn";
     const reason = classOfPreparation(code);
     if (reason === "storage") options.onFull();
@@ -351,8 +367,7 @@ export function createRunner(options: RunnerOptions): Runner {
   /** Where it works: the run's worktree, made by its first attempt; null for the target's own folder. */
   async function workplace(life: Life): Promise<string | null> {
     const { run } = life.assignment;
-    const mode = worktreeOf(run.target);
-    if (mode === "off") return null;
+    const mode = worktreeOf(run.target) === "required" ? "required" : "auto";
     const name = run.loopName ?? run.kind;
     const { cwd } = run.target;
     const path = ports.worktrees.place({ runId: run.id, name, cwd });
