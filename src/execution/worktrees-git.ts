@@ -136,6 +136,7 @@ export function wordsOf(end: ErrandEnd, timeoutMs: number): string {
   const cut = words.length <= WORDS_CHARACTERS ? words : `${words.slice(0, WORDS_CHARACTERS)}...`;
   if (end.timedOut) return `git did not end within ${timeoutMs / 1000} s${cut === "" ? "" : `: ${cut}`}`;
   if (cut !== "") return cut;
+  if (!end.whole) return "what git printed could not be read to its end";
   return end.exit === null ? "git was ended by a signal" : `git ended with status ${end.exit}`;
 }
 
