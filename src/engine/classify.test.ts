@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { classify, classOfPreparation, type Ending, type EndWish, type Evidence } from "./classify.ts";
+import type { AgentVerdict } from "../core/agent.ts";
+import { classify, classifyAgent, classOfPreparation, type Ending, type EndWish, type Evidence } from "./classify.ts";
 
 const AT = 1_000_000;
 const ended = (exit: number, endedAt = AT): Evidence["judgement"] => ({
@@ -138,4 +139,78 @@ test("what keeps an attempt from being prepared", () => {
     "storage",
     "spawn",
   ]);
+});
+
+describe("the end of an agent", () => {
+  const ok: AgentVerdict = {
+    ok: true,
+    class: null,
+    message: null,
+    text: "done",
+    sessionId: "S",
+    usage: null,
+    resetAt: null,
+    resetSource: null,
+    httpStatus: null,
+    refusedTools: [],
+  };
+  const limited: AgentVerdict = { ...ok, ok: false, class: "rate_limited", message: "429" };
+  const silent: AgentVerdict = { ...ok, ok: false, class: "no_result", message: "ended without a result" };
+  const orphan: Evidence["judgement"] = { kind: "orphan", pid: 9, pidStarted: "1" };
+  const lost = (why: "exit_unknown" | "host_restarted" | "folder_vanished"): Evidence["judgement"] => ({
+    kind: "lost",
+    why,
+  });
+  const by = (wish: Partial<EndWish>): Ending => ({
+    wish: { by: "timeout", message: "too long", inherited: false, ...wish },
+    signalledAt: AT - 5,
+    killed: 1,
+  });
+
+  test.each<[string, Evidence["judgement"], Ending | null, AgentVerdict, boolean, string, string | null]>([
+    ["says that it is done", ended(0), null, ok, true, "succeeded", null],
+    ["says nothing and exits with 0", ended(0), null, silent, false, "failed", "no_result"],
+    ["says what went wrong and exits with 0", ended(0), null, limited, true, "failed", "rate_limited"],
+    ["says what went wrong and exits with 1", ended(1), null, limited, true, "failed", "rate_limited"],
+    ["is done before our TERM", ended(143), by({}), ok, true, "succeeded", null],
+    ["is done before the cancel", ended(143), by({ by: "cancel" }), ok, true, "succeeded", null],
+    ["had failed before our TERM", ended(143), by({}), limited, true, "failed", "rate_limited"],
+    ["says after our TERM that it is done", ended(0), by({}), ok, false, "timed_out", "timeout"],
+    ["is silent until we end it", ended(143), by({ by: "idle" }), silent, false, "timed_out", "idle_timeout"],
+    [
+      "is in trouble until we end it",
+      ended(143),
+      by({ by: "idle", class: "network" }),
+      silent,
+      false,
+      "failed",
+      "network",
+    ],
+    ["is cancelled", ended(143), by({ by: "cancel" }), silent, false, "cancelled", "cancelled"],
+    ["is stopped with us", ended(143), by({ by: "stop" }), silent, false, "stopped", "cancelled"],
+    ["was done, and its shim died", orphan, null, ok, true, "succeeded", null],
+    ["was at work, and its shim died", orphan, null, silent, false, "lost", "lost"],
+    ["was done when the host went", lost("host_restarted"), null, ok, true, "succeeded", null],
+    ["was at work when the host went", lost("host_restarted"), null, silent, false, "lost", "lost"],
+    ["has no folder any more", lost("folder_vanished"), null, silent, false, "lost", "lost"],
+    ["program vanished", { ...ended(127), fault: "nocmd" } as never, null, silent, false, "failed", "spawn"],
+    ["folder vanished", { ...ended(125), fault: "nocwd" } as never, null, silent, false, "failed", "not_found"],
+    ["never started", { kind: "never_started", why: "no ticket" }, null, silent, false, "never_started", "lost"],
+  ])("one that %s", (_, judgement, ending, said, closed, kind, of) => {
+    const verdict = classifyAgent({ judgement, ending, left: 0, outputFault: null, unmet: null }, said, closed);
+    expect([verdict.kind, verdict.class]).toEqual([kind, of]);
+  });
+
+  test("its output and what was expected are looked at only where it is done", () => {
+    const seen = { judgement: ended(0), ending: null, left: 0, outputFault: "it is no JSON", unmet: "no commit" };
+    expect(classifyAgent(seen, ok, true)).toMatchObject({ class: "output_invalid" });
+    expect(classifyAgent({ ...seen, outputFault: null }, ok, true)).toMatchObject({ class: "check_failed" });
+    expect(classifyAgent(seen, limited, true)).toMatchObject({ class: "rate_limited" });
+  });
+
+  test("what could not be ended is said with either end", () => {
+    const seen = { judgement: ended(143), ending: by({ by: "stop" }), left: 2, outputFault: null, unmet: null };
+    expect(classifyAgent(seen, ok, true).message).toBe("forced exit: too long; 2 of its processes could not be ended");
+    expect(classifyAgent(seen, silent, false).message).toContain("2 of its processes could not be ended");
+  });
 });
