@@ -614,7 +614,11 @@ forEachStore("sessions and what agents leave", (open) => {
       return only(stage);
     };
     const second = await again();
-    expect(second.before).toMatchObject({ sessionId: "s-1", class: "check_failed", message: "the words of check_failed" });
+    expect(second.before).toMatchObject({
+      sessionId: "s-1",
+      class: "check_failed",
+      message: "the words of check_failed",
+    });
     // An agent that ended before its session was seen alive says it at its end.
     await start(stage, second, "s-1");
     await settle(stage, second, failed("network", { sessionId: "s-2" }));
