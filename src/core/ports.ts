@@ -54,6 +54,8 @@ export interface Launch {
   readonly cwd?: string;
   /** For a target that is an agent. */
   readonly agent?: AgentLaunch;
+  /** Folder of an attempt whose work this one goes on with: what it has to change is counted from that one's start. */
+  readonly since?: string;
 }
 
 export interface AgentLaunch {

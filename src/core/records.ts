@@ -253,5 +253,7 @@ export interface Assignment {
     readonly sessionId: string | null;
     readonly class: FailureClass | null;
     readonly message: string | null;
+    /** Folder of the step's latest attempt that got as far as having one, on its host; absent or null: none did. */
+    readonly folder?: string | null;
   } | null;
 }

@@ -346,7 +346,9 @@ export function createRunner(options: RunnerOptions): Runner {
         return { sessionId: null };
       }
       const order = await orderOf(life, target);
-      await spawner.prepare({ ...launch, input: order.input, agent: order.agent });
+      const since = life.assignment.before?.folder ?? null;
+      const { input, agent } = order;
+      await spawner.prepare({ ...launch, input, agent, ...(since === null ? {} : { since }) });
       return { sessionId: order.sessionId };
     } catch (error) {
       return { unfit: unfit(life, error) };

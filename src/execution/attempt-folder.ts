@@ -1,6 +1,7 @@
 import type { Stats } from "node:fs";
 import { linkSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { z } from "zod";
 import { AppError } from "../core/errors.ts";
 import type { Identity } from "./processes.ts";
 import { parseIdentity } from "./processes.ts";
@@ -68,6 +69,18 @@ export interface Prepared {
     readonly digest: string;
     readonly tips: readonly string[];
   } | null;
+}
+
+const preparedFile = z.object({
+  cwd: z.string(),
+  variables: z.record(z.string(), z.string()),
+  repository: z.object({ head: z.string().nullable(), digest: z.string(), tips: z.array(z.string()) }).nullable(),
+});
+
+/** What `prepare` left in a folder; null when it left nothing, or the folder is gone. */
+export function readPrepared(path: string): Prepared | null {
+  const text = readText(join(path, FILES.prepared));
+  return text === null ? null : preparedFile.parse(JSON.parse(text));
 }
 
 /** A bare folder name `<attempt id>.<token>`; anything else could name a place outside the runs folder. */

@@ -96,6 +96,62 @@ describe("expectations", () => {
     expect(await unmet("mkdir 'a b'; echo x >'a b/c\"d'", ["changes"])).toBeNull();
   });
 
+  test("commit: what another worktree of the repository commits meanwhile is no commit of this one", async () => {
+    repository();
+    const other = join(arena.cwd, "..", "other");
+    git("worktree", "add", "-q", "-b", "theirs", other);
+    const commit = "git -c user.name=T -c user.email=t@example.org commit -q --allow-empty -m more";
+    expect(await unmet(`cd ${other} && ${commit}`, ["commit"])).toMatch(/there is no new one/);
+    expect(await unmet(`git switch -q -c mine && ${commit}2 && git switch -q main`, ["commit"])).toBeNull();
+  });
+
+  describe("of an agent", () => {
+    const agentUnmet = async (
+      folder: string,
+      script: string,
+      expect_: string[],
+      said: string | null,
+      since?: string,
+    ) => {
+      const over = { provider: "custom" as const, command: sh(script) as [string, ...string[]], expect: expect_ };
+      const more = { cwd: place, ...(since === undefined ? {} : { since }) };
+      const launch = arena.agent(folder, over, more);
+      await arena.spawner.prepare(launch);
+      await arena.spawner.ask(folder);
+      await arena.ended(folder);
+      return arena.files.unmet(folder, launch.target, said);
+    };
+    let place: string;
+    beforeEach(() => {
+      repository();
+      place = join(arena.cwd, "..", "tree");
+      git("worktree", "add", "-q", "-b", "run", place);
+    });
+
+    test("what counts is where it worked, not the folder that its target names", async () => {
+      expect(await agentUnmet("att_where.1", "true", ["changes"], "done")).toMatch(/nothing changed/);
+      writeFileSync(join(arena.cwd, "theirs"), "1");
+      expect(await agentUnmet("att_where.2", `echo 1 >${join(arena.cwd, "tracked")}`, ["changes"], "done")).toMatch(
+        /nothing changed/,
+      );
+      expect(await agentUnmet("att_where.3", "echo 1 >mine", ["changes", "file:mine"], "done")).toBeNull();
+    });
+
+    test("what an attempt that it goes on with has changed is changed", async () => {
+      expect(await agentUnmet("att_since.1", "echo 1 >mine", ["changes"], null)).toBeNull();
+      expect(await agentUnmet("att_since.2", "true", ["changes"], "done", "att_since.1")).toBeNull();
+      expect(await agentUnmet("att_since.3", "true", ["changes"], "done", "att_since.2")).toBeNull();
+      // A folder that is gone is no help: what is there now is the beginning then.
+      expect(await agentUnmet("att_since.4", "true", ["changes"], "done", "att_gone.1")).toMatch(/nothing changed/);
+    });
+
+    test("its output is what it said or handed over, not what it printed", async () => {
+      expect(await agentUnmet("att_said.1", "echo printed", ["output"], null)).toMatch(/output expected/);
+      expect(await agentUnmet("att_said.2", "true", ["output"], "done")).toBeNull();
+      expect(await agentUnmet("att_said.3", 'echo "{}" >"$DROVER_OUTPUT"', ["output"], null)).toBeNull();
+    });
+  });
+
   test("changes and commit outside a repository, and in one without a commit", async () => {
     expect(await unmet("true", ["changes"])).toMatch(/in no git repository/);
     git("init", "-q");

@@ -1,12 +1,11 @@
 import { lstatSync } from "node:fs";
 import { open, readdir, rm, statfs, unlink } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { z } from "zod";
 import { AppError } from "../core/errors.ts";
 import type { Files } from "../core/ports.ts";
 import type { Target } from "../core/target.ts";
 import type { Prepared } from "./attempt-folder.ts";
-import { BELLS, FILES, isAbsent, readText, requireFolderName, statOf, streamFile } from "./attempt-folder.ts";
+import { BELLS, FILES, isAbsent, readPrepared, requireFolderName, statOf, streamFile } from "./attempt-folder.ts";
 import { composeEnvironment } from "./environment.ts";
 import { runErrand } from "./errand.ts";
 import { readLog, scrubOf } from "./logs.ts";
@@ -30,12 +29,6 @@ const CHECK_TIMEOUT_MS = 60_000;
 /** What a failed check printed last is told with it, up to this much. */
 const CHECK_TAIL_BYTES = 1024;
 
-const preparedFile = z.object({
-  cwd: z.string(),
-  variables: z.record(z.string(), z.string()),
-  repository: z.object({ head: z.string().nullable(), digest: z.string(), tips: z.array(z.string()) }).nullable(),
-});
-
 /** The files that attempts leave, from the real disk. */
 export function openFiles(options: FilesOptions): Files {
   const {
@@ -47,11 +40,6 @@ export function openFiles(options: FilesOptions): Files {
   } = options;
   const table = openProcessTable();
   const pathOf = (folder: string) => join(runsFolder, requireFolderName(folder));
-
-  const readPrepared = (path: string): Prepared | null => {
-    const text = readText(join(path, FILES.prepared));
-    return text === null ? null : preparedFile.parse(JSON.parse(text));
-  };
 
   /** Everything that is checked runs without the secrets: they are known at the start only. */
   const environmentOf = (target: Target, prepared: Prepared | null) =>

@@ -104,12 +104,29 @@ export async function readRepository(git: Git): Promise<Prepared["repository"]> 
   };
 }
 
+/** Tips of the branches that the folder of `git` may have moved: all but those that are checked out in another worktree. */
+async function ownTips(git: Git): Promise<readonly string[] | null> {
+  const top = await git(["rev-parse", "--show-toplevel"]);
+  const branches = await git(["for-each-ref", "--format=%(objectname) %(worktreepath)", "refs/heads"]);
+  if (top.exit !== 0 || branches.exit !== 0) return null;
+  const root = top.stdout.toString().replace(/\n$/, "");
+  return branches.stdout
+    .toString()
+    .split("\n")
+    .flatMap((line) => {
+      const space = line.indexOf(" ");
+      const place = line.slice(space + 1);
+      return space > 0 && (place === "" || place === root) ? [line.slice(0, space)] : [];
+    });
+}
+
 /** Whether HEAD or a branch now has a commit that neither had before. */
 export async function hasNewCommit(git: Git, before: NonNullable<Prepared["repository"]>): Promise<boolean> {
   const known = [...before.tips, ...(before.head === null ? [] : [before.head])];
-  const after = await readRepository(git);
-  if (after === null) return false;
-  const now = [...after.tips, ...(after.head === null ? [] : [after.head])];
+  const head = await git(["rev-parse", "--verify", "--quiet", "HEAD"]);
+  const tips = await ownTips(git);
+  if (tips === null) return false;
+  const now = [...tips, ...(head.exit === 0 ? [head.stdout.toString().trim()] : [])];
   const fresh = now.filter((commit) => !known.includes(commit));
   if (fresh.length === 0) return false;
   const found = await git(["rev-list", "-n", "1", "--stdin"], {

@@ -16,6 +16,7 @@ import {
   isFull,
   noSpace,
   readFolder,
+  readPrepared,
   requireFolderName,
   statOf,
   writeTombstone,
@@ -162,6 +163,12 @@ export function openSpawner(options: SpawnerOptions): Spawner {
     return { ...report, proof: proved ? "proved_empty" : "not_proved" };
   };
 
+  /** What an earlier attempt began with at the same place; null when it is not known any more. */
+  const begunWith = (folder: string | undefined, cwd: string): Prepared["repository"] => {
+    const before = folder === undefined ? null : readPrepared(pathOf(folder));
+    return before?.cwd === cwd ? before.repository : null;
+  };
+
   /** The command line of an agent, for the program that its name leads to now. */
   async function agentLine(launch: Launch, target: AgentTarget, cwd: string, composed: Record<string, string>) {
     const adapter = adapterOf(target.provider);
@@ -227,7 +234,8 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       );
       const repository =
         wantsRepository && statOf(cwd) !== null
-          ? await readRepository(openGit(cwd, composeEnvironment({ ...open, variables: {} }), table))
+          ? (begunWith(launch.since, cwd) ??
+            (await readRepository(openGit(cwd, composeEnvironment({ ...open, variables: {} }), table))))
           : null;
       const memory: Prepared = { cwd, variables: told, repository };
       const shimPath = shim();

@@ -155,10 +155,11 @@ const view = async ({ store }: Stage, accountId = WORK) => {
   return found;
 };
 const wake = ({ store }: Stage) => store.steps.wake({ limit: 100 });
-const eventsOf = async ({ store }: Stage, accountId = WORK) => {
-  const { items } = await store.events.list({ after: null, limit: 500, runId: null });
-  return items.filter((event) => event.subjectKind === "account" && event.subjectId === accountId);
-};
+/** From the table: the feed of PostgreSQL waits for every writer of the cluster, also for those of other tests. */
+const eventsOf = ({ rows }: Stage, accountId = WORK) =>
+  rows<{ number: number; type: string }>(
+    sql`select number, type from events where subject_kind = 'account' and subject_id = ${accountId} order by number`,
+  );
 
 forEachStore("accounts", (open) => {
   test("are added, listed, switched off and on, held and released, each with its event", async () => {

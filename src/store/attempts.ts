@@ -61,7 +61,9 @@ function* surroundingsOf(
   const [accounts, worktrees, earlier] = yield* many<[Row, Row, Row]>(
     sql`select * from accounts where id in (${jsonList(agents.map((row) => row["account_id"] as string))})`,
     sql`select * from worktrees where run_id in (${jsonList(trees.map((run) => run.id))})`,
-    sql`select a.step_id as step_id, a.class as class, a.message as message
+    sql`select a.step_id as step_id, a.class as class, a.message as message,
+            (select e.folder from attempts e where e.step_id = s.id and e.folder is not null and e.finished_at is not null
+              order by e.number desc limit 1) as folder
           from steps s join attempts a on a.step_id = s.id and a.number = s.attempts_made - 1
           where s.id in (${jsonList(agents.map((row) => row["step_id"] as string))})`,
   );
@@ -80,6 +82,7 @@ function* surroundingsOf(
               sessionId,
               class: last["class"] as FailureClass | null,
               message: last["message"] as string | null,
+              folder: last["folder"] as string | null,
             },
     };
   };
