@@ -6,6 +6,7 @@ import type { RunRecord } from "../core/records.ts";
 import { commandTarget } from "../core/target.ts";
 import { forEachStore, type OpenTestStore, type StoreClock } from "./contract.ts";
 import { asStore, type operations } from "./operations.ts";
+import { sql, type Sql } from "./sql.ts";
 
 const T0 = Date.UTC(2026, 0, 1);
 const HOST = "host_00000000000000000000000001";
@@ -19,10 +20,11 @@ const made: MadeWorktree = {
 interface Stage {
   readonly store: Store;
   readonly clock: StoreClock;
+  rows<Row>(query: Sql): Promise<readonly Row[]>;
 }
 
 async function openStage(open: OpenTestStore<typeof operations>): Promise<Stage> {
-  const { store: ported, clock } = await open();
+  const { store: ported, clock, rows } = await open();
   clock.set(T0);
   const store = asStore(ported);
   await store.hosts.join({
@@ -35,7 +37,7 @@ async function openStage(open: OpenTestStore<typeof operations>): Promise<Stage>
     commandCap: 50,
     agentCap: 2,
   });
-  return { store, clock };
+  return { store, clock, rows };
 }
 
 async function addRun({ store, clock }: Stage): Promise<RunRecord> {
@@ -64,8 +66,13 @@ const looked = (runId: string, state: "kept" | "removed", keptBecause: string | 
   commits: state === "kept" ? 3 : 0,
   diffStat: state === "kept" ? "2 files changed" : null,
 });
-const typesOf = async ({ store }: Stage, runId: string) =>
-  (await store.events.list({ after: null, limit: 100, runId })).items.map((event) => event.type);
+/** From the table: the feed of PostgreSQL waits for every writer of the cluster, also for those of other tests. */
+const typesOf = async ({ rows }: Stage, runId: string) =>
+  (
+    await rows<{ type: string }>(
+      sql`select type from events where subject_kind = 'run' and subject_id = ${runId} order by number`,
+    )
+  ).map((event) => event.type);
 
 forEachStore("worktrees", (open) => {
   test("the row is there before the folder, is made once, and stands in the run's tree and with its attempt", async () => {
