@@ -357,6 +357,8 @@ describe("sessions", () => {
     const runId = await stage.addAgentRun("work", { attempts: 2, backoffMs: SECOND }, { expect: ["file:a.txt"] });
     expect(await over(stage, runId)).toMatchObject({ status: "succeeded" });
     expect(inputs(stage)[1]).toContain("file expected, but a.txt does not exist");
+    // What it has to change counts from the start of the first.
+    expect(stage.launches.map(({ since }) => since)).toEqual([undefined, stage.launches[0]?.folder]);
     expect(sessions(stage)[1]).toEqual({ id: "S", resume: true });
   });
 
