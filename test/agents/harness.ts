@@ -5,7 +5,7 @@ import { delimiter, join } from "node:path";
 import { type Home, openHome, processesOf, until } from "../e2e/drover.ts";
 import { programs } from "./installed.ts";
 import { type ModelServer, openModelServer } from "./model-server.ts";
-import { type RealProvider, surroundingsOf } from "./real.ts";
+import { folderOutside, type RealProvider, surroundingsOf } from "./real.ts";
 
 /** Of a run's document what these tests read. */
 export interface RunSeen {
@@ -103,7 +103,7 @@ export async function openStage(): Promise<Stage> {
     server,
     repository,
     // Codex may write in temporary folders, where the home of these tests is.
-    outside: join(process.env["HOME"] ?? "/", `drover-outside-${process.pid}.txt`),
+    outside: join(folderOutside(), `drover-outside-${process.pid}.txt`),
     async account(provider, scenario, testId) {
       // Usage limits of Claude Code are events only with a login's token.
       const variables = surroundingsOf(provider, server.base(scenario, testId), scenario.startsWith("quota"));

@@ -5,14 +5,13 @@
 import { randomUUID } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import type { FailureClass } from "../../src/core/run.ts";
 import { until } from "../e2e/drover.ts";
 import { describeInstalled } from "./installed.ts";
 import { type ModelServer, openModelServer } from "./model-server.ts";
-import { gone, openRealHome, type RealHome, type RealProvider } from "./real.ts";
+import { folderOutside, gone, openRealHome, type RealHome, type RealProvider } from "./real.ts";
 
 let server: ModelServer;
 beforeAll(async () => {
@@ -234,7 +233,7 @@ describeInstalled.each(["claude", "codex"] as const)("%s", (provider) => {
 });
 
 /** A file outside of every folder that may be written: Codex may write in the system's temporary folder. */
-const outside = () => join(process.env["HOME"] ?? tmpdir(), `drover-outside-${process.pid}.txt`);
+const outside = () => join(folderOutside(), `drover-outside-${process.pid}.txt`);
 
 /** The address of a port that was free a moment ago. */
 async function nobody(): Promise<string> {

@@ -1,6 +1,6 @@
 /** Runs a real command line as its adapter says, in a home of its own, with nothing of drover in between. */
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { accessSync, constants, mkdirSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AgentVerdict } from "../../src/core/agent.ts";
@@ -10,6 +10,27 @@ import { adapterOf } from "../../src/execution/agents/index.ts";
 import { frameLines } from "../../src/execution/agents/lines.ts";
 import { processesOf, until } from "../e2e/drover.ts";
 import { programs } from "./installed.ts";
+
+/**
+ * A folder that a workspace does not reach and this user can write. Codex lets its agents write in the system's folder for
+ * temporary files, so a home or a clone below that is none.
+ */
+export function folderOutside(): string {
+  const temporary = realpathSync(tmpdir());
+  const isOutside = (folder: string): boolean => {
+    try {
+      accessSync(folder, constants.W_OK);
+      return !`${realpathSync(folder)}/`.startsWith(`${temporary}/`) && !`${realpathSync(folder)}/`.startsWith("/tmp/");
+    } catch {
+      return false; // not there, or not ours to write
+    }
+  };
+  const found = [process.env["HOME"] ?? "", "/var/tmp", "/dev/shm", import.meta.dirname].find(
+    (one) => one !== "" && isOutside(one),
+  );
+  if (found === undefined) throw new Error("there is no folder that is outside of the one for temporary files");
+  return found;
+}
 
 export type RealProvider = "claude" | "codex";
 
