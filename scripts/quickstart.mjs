@@ -63,13 +63,13 @@ const AGENT_PATIENCE_MS = 240_000;
 /** One loop with an agent that is installed and logged in, on this repository and only reading; else why there is none. @param {string} home */
 async function showAgent(home) {
   step("A loop that asks an agent");
-  /** @type {{ provider: string, path: string | null, loggedIn: boolean | null, detail: string | null }[]} */
+  /** @type {{ provider: string, found: boolean | null, loggedIn: boolean | null, detail: string | null }[]} */
   const agents = JSON.parse(drover(home, ["agent", "ls", "--json"], false)).items;
-  const able = agents.find((agent) => agent.provider !== "custom" && agent.path !== null && agent.loggedIn === true);
+  const able = agents.find((agent) => agent.found === true && agent.loggedIn === true);
   if (able === undefined) {
-    for (const { provider, path, detail } of agents)
+    for (const { provider, found, detail } of agents)
       if (provider !== "custom")
-        console.log(`left out: ${provider} ${path === null ? "is not installed" : (detail ?? "is not logged in")}`);
+        console.log(`left out: ${provider} ${found === true ? `is not logged in${detail === null ? "" : ` (${detail})`}` : "is not installed"}`);
     return;
   }
   const prompt = "Say in one sentence what this repository is.";
