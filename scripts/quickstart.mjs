@@ -69,7 +69,9 @@ async function showAgent(home) {
   if (able === undefined) {
     for (const { provider, found, detail } of agents)
       if (provider !== "custom")
-        console.log(`left out: ${provider} ${found === true ? `is not logged in${detail === null ? "" : ` (${detail})`}` : "is not installed"}`);
+        console.log(
+          `left out: ${provider} ${found === true ? `is not logged in${detail === null ? "" : ` (${detail})`}` : "is not installed"}`,
+        );
     return;
   }
   const prompt = "Say in one sentence what this repository is.";
