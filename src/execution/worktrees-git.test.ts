@@ -32,6 +32,7 @@ test("words are one line, without advice, progress and colours, and not too long
   const said =
     "Updating files: 10%\rUpdating files: 20%\rremote: \u001b[31mno\u001b[0m\nhint: try x\nfatal: gone\nfatal: gone\n";
   expect(wordsOf(ended(said), 1000)).toBe("remote: no; fatal: gone");
+  expect(wordsOf(ended("fatal: https://me:hunter2@host/x failed"), 1000)).toBe("fatal: https://[secret]@host/x failed");
   expect(wordsOf(ended("x".repeat(5000)), 1000).length).toBeLessThan(700);
 });
 

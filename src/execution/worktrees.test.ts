@@ -10,6 +10,7 @@ import {
   realpathSync,
   rmSync,
   statfsSync,
+  statSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
@@ -244,17 +245,21 @@ describe("a tree", () => {
 });
 
 describe("where it begins", () => {
-  test("B-104 a remote that is 77 commits ahead: the tree begins at its head", async () => {
-    const shop = repository();
-    const other = join(folder, "other");
-    git(folder, "clone", "-q", "shop.git", "other");
-    for (let i = 0; i < 77; i++) git(other, "commit", "-q", "--allow-empty", "-m", String(i));
-    git(other, "push", "-q", "origin", "main");
-    const record = await makeTree(shop);
-    expect(record.base).toBe(git(other, "rev-parse", "HEAD"));
-    expect(git(shop, "rev-parse", "HEAD")).not.toBe(record.base);
-    expect(record.baseNote).toBe("origin/main, fetched");
-  });
+  test.each([true, false])(
+    "B-104 a remote that is 77 commits ahead: the tree begins at its head (the clone knows the default branch: %s)",
+    async (known) => {
+      const shop = repository();
+      if (known) git(shop, "remote", "set-head", "origin", "main");
+      const other = join(folder, "other");
+      git(folder, "clone", "-q", "shop.git", "other");
+      for (let i = 0; i < 77; i++) git(other, "commit", "-q", "--allow-empty", "-m", String(i));
+      git(other, "push", "-q", "origin", "main");
+      const record = await makeTree(shop);
+      expect(record.base).toBe(git(other, "rev-parse", "HEAD"));
+      expect(git(shop, "rev-parse", "HEAD")).not.toBe(record.base);
+      expect(record.baseNote).toBe("origin/main, fetched");
+    },
+  );
 
   test("B-104 offline: what was fetched last, said so, with git's words", async () => {
     const shop = repository();
@@ -534,6 +539,14 @@ describe("B-108 what holds work stays, and discard keeps all of it under a ref",
       because: /^1 untracked file \(new file\)$/,
       files: { "new file": "new\n" },
     },
+    "an untracked folder": {
+      work: (tree) => {
+        mkdirSync(join(tree, "new"));
+        writeFileSync(join(tree, "new/file"), "new\n");
+      },
+      because: /^1 untracked file \(new\/file\)$/,
+      files: { "new/file": "new\n" },
+    },
     "untracked, hidden by the configuration": {
       work: (tree, shop) => {
         git(shop, "config", "status.showUntrackedFiles", "no");
@@ -645,6 +658,15 @@ describe("B-108 what holds work stays, and discard keeps all of it under a ref",
     expect(branches(shop)).toEqual(["drover/nightly/wxyz12", "main"]);
   });
 
+  test("its branch stays when another tree works on it", async () => {
+    const shop = repository();
+    const record = await makeTree(shop);
+    git(record.path, "checkout", "-q", "--detach");
+    git(shop, "worktree", "add", "-q", join(folder, "theirs"), record.branch ?? "");
+    expect(await trees.remove(record, false)).toMatchObject({ removed: true });
+    expect(branches(shop)).toEqual([record.branch, "main"]);
+  });
+
   test("stashes of the main checkout and of other trees do not hold it", async () => {
     const shop = repository();
     const record = await makeTree(shop);
@@ -699,12 +721,14 @@ describe("B-108 what holds work stays, and discard keeps all of it under a ref",
     const shop = repository();
     const record = await makeTree(shop);
     const pid = await shellIn(join(record.path, "api"));
+    const touched = statSync(dirname(record.path), { bigint: true }).mtimeNs;
     for (const discard of [false, true]) {
       const { removed, state } = await trees.remove(record, discard);
       expect(removed).toBe(false);
       expect(state.holds).toEqual([expect.stringMatching(new RegExp(`^pid ${pid} works in it \\(\\w+\\)$`))]);
     }
     expect(existsSync(join(record.path, "api"))).toBe(true);
+    expect(statSync(dirname(record.path), { bigint: true }).mtimeNs, "it was not even moved").toBe(touched);
     // Also a tree that nobody has worked in yet.
     expect(await trees.remove({ ...record, state: "making" }, false)).toMatchObject({ removed: false });
     expect(existsSync(join(record.path, "api"))).toBe(true);

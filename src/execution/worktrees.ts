@@ -1,14 +1,5 @@
 /** Worktrees by the real git: made so that a death at any moment leaves nothing in the way, removed only when they hold nothing. */
-import {
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  realpathSync,
-  renameSync,
-  rmdirSync,
-  utimesSync,
-} from "node:fs";
+import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, renameSync, rmdirSync } from "node:fs";
 import { chmod, readdir, rm, statfs } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { AppError } from "../core/errors.ts";
@@ -393,9 +384,8 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     const path = realPlace(record.path);
     const gitFolder = gitFolderOf(path);
     if (gitFolder === null) throw workspaceError(`${path} is no worktree any more`, { path });
-    // After a day without it git writes down where it finds a tree, which is not where it belongs while it is aside.
-    utimesSync(join(gitFolder, "gitdir"), new Date(), new Date());
-    // Nobody finds it by its name from here on, so what is seen now is what there is.
+    // Nobody finds it by its name from here on, so what is seen now is what there is. Git, which after a day without it writes
+    // down where it finds a tree, has just been in it at its own place.
     const aside = setAside(path, LEAVING);
     let last: Inventory;
     try {
