@@ -1,6 +1,6 @@
 /** The built program with the real command lines: a home, a repository with an origin, an account for each test, a model server. */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { type Home, openHome, processesOf, until } from "../e2e/drover.ts";
 import { programs } from "./installed.ts";
@@ -97,6 +97,8 @@ export async function openStage(): Promise<Stage> {
   git(repository, "fetch", "-q", "origin");
   await home.json(["up"]);
 
+  // Codex may write in temporary folders, where the home of these tests is.
+  const outside = join(process.env["HOME"] ?? "/", `drover-outside-${process.pid}.txt`);
   const show = (runId: string) => home.json<RunSeen>(["show", runId]);
   return {
     home,
@@ -134,16 +136,21 @@ export async function openStage(): Promise<Stage> {
         throw new Error(`${String(error)}\n${JSON.stringify(last, null, 1)}`);
       }
     },
-    left: ({ steps }) => steps.flatMap(({ attempts }) => attempts.flatMap(({ id }) => marked(id))),
+    left: livingOf,
     async close() {
       try {
         await home.close();
       } finally {
+        rmSync(outside, { force: true }); // what a test that fails has let through
         await server.close();
       }
     },
   };
 }
+
+/** Live processes of a run's attempts. */
+export const livingOf = ({ steps }: RunSeen): readonly number[] =>
+  steps.flatMap(({ attempts }) => attempts.flatMap(({ id }) => marked(id)));
 
 /** Live processes that carry an attempt's mark, whatever their command line says. */
 function marked(attemptId: string): number[] {

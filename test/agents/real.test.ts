@@ -3,7 +3,7 @@
  * status and the closing event are, and what is left. One level below drover; `table.test.ts` has what drover makes of it.
  */
 import { randomUUID } from "node:crypto";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
@@ -23,7 +23,10 @@ let home: RealHome;
 beforeEach(() => {
   home = openRealHome();
 });
-afterEach(() => home.close());
+afterEach(() => {
+  home.close();
+  rmSync(outside(), { force: true }); // what a test that fails has let through
+});
 
 let tests = 0;
 const fresh = () => `real${++tests}`;
