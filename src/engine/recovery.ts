@@ -68,9 +68,13 @@ export async function endStrays(options: StrayOptions): Promise<number> {
         if (knows(attemptId)) return;
         try {
           const judgement = await spawner.judge({ folder, bootId: spawner.bootId, plant: false });
-          if (judgement.kind !== "live" && judgement.kind !== "orphan") return;
+          if (judgement.kind === "never_started" || judgement.kind === "asked") return;
+          // One that has ended by itself may have left children, which nobody has swept: it was another host's by then.
+          const isOver = judgement.kind === "ended" || judgement.kind === "lost";
+          const request = { folder, mark: attemptId, graceMs: 0 };
+          const { killed, left } = await (isOver ? spawner.sweep(request) : spawner.end(request));
+          if (isOver && killed === 0 && left === 0) return;
           strays++;
-          const { left } = await spawner.end({ folder, mark: attemptId, graceMs: 0 });
           log("warn", "stray_ended", { attempt: attemptId, left });
         } catch (error) {
           weather.mishap(`stray ${folder}`, error, 1);
