@@ -1,6 +1,7 @@
 /** What an agent says and how it ended, the same for every provider: what adapters read out of its events. */
 import type { Instant } from "./ports.ts";
 import type { FailureClass } from "./run.ts";
+import type { Permission, Provider } from "./target.ts";
 
 /** Tokens and money that an attempt used, as far as its provider says. */
 export interface Usage {
@@ -68,3 +69,28 @@ export type AgentOutcome = Pick<
   AgentVerdict,
   "sessionId" | "usage" | "resetAt" | "resetSource" | "httpStatus" | "refusedTools" | "sessionGone"
 >;
+
+/** What is known of a provider's command line without a look at the machine. */
+export interface AgentFacts {
+  readonly provider: Provider;
+  /** Name of the program on PATH; null where the target names it. */
+  readonly program: string | null;
+  /** How it gets onto a machine; null where nothing is to be said. */
+  readonly install: string | null;
+  /** Versions that were tried: from `min`, up to but without `below`; null: any. */
+  readonly tested: { readonly min: string; readonly below: string } | null;
+  /** The variable that names an account's home; null: its accounts differ by variables only. */
+  readonly homeVariable: string | null;
+  /** The provider's credentials and base addresses: none of them reaches another account. */
+  readonly keys: readonly string[];
+  /** Arguments of the provider's own login; null where there is none. */
+  readonly loginArgs: readonly string[] | null;
+  readonly permissions: readonly Permission[];
+  readonly capabilities: {
+    readonly resume: boolean;
+    readonly presetSession: boolean;
+    readonly usage: boolean;
+    readonly cost: boolean;
+    readonly jsonEvents: boolean;
+  };
+}

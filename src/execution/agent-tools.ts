@@ -1,7 +1,8 @@
 /** Agents' command lines as this host has them: where they are, which version, whether they are logged in. */
+import type { AgentFacts } from "../core/agent.ts";
 import { AppError } from "../core/errors.ts";
 import type { AccountRecord } from "../core/records.ts";
-import type { Permission, Provider } from "../core/target.ts";
+import type { Provider } from "../core/target.ts";
 import { isTested, versionOf } from "./agents/adapter.ts";
 import { adapterOf } from "./agents/index.ts";
 import { surroundingsOf } from "./agents/surroundings.ts";
@@ -19,27 +20,8 @@ export interface AgentToolsOptions {
   readonly probeMs: number;
 }
 
-/** What is known of a provider's command line without a look at the machine. */
-export interface Described {
-  readonly provider: Provider;
-  readonly program: string | null;
-  readonly install: string | null;
-  readonly tested: { readonly min: string; readonly below: string } | null;
-  readonly homeVariable: string | null;
-  readonly keys: readonly string[];
-  readonly loginArgs: readonly string[] | null;
-  readonly permissions: readonly Permission[];
-  readonly capabilities: {
-    readonly resume: boolean;
-    readonly presetSession: boolean;
-    readonly usage: boolean;
-    readonly cost: boolean;
-    readonly jsonEvents: boolean;
-  };
-}
-
 /** Describes a provider from its adapter. */
-export function describeAgent(provider: Provider): Described {
+export function describeAgent(provider: Provider): AgentFacts {
   const { program, install, tested, homeVariable, keys, loginArgs, capabilities } = adapterOf(provider);
   const { permissions, resume, presetSession, usage, cost, jsonEvents } = capabilities;
   return {

@@ -1,8 +1,8 @@
 /** The vocabulary of operations: everything anyone can do, defined once, projected to every surface. */
-import type { TranscriptEntry } from "../core/agent.ts";
+import type { AgentFacts, TranscriptEntry } from "../core/agent.ts";
 import type { Instant, Store, WorktreeState } from "../core/ports.ts";
 import type { AccountRecord, WorktreeRecord } from "../core/records.ts";
-import type { Permission, Provider } from "../core/target.ts";
+import type { Provider } from "../core/target.ts";
 import type { Fields, InputOf } from "./fields.ts";
 import type { Places } from "./places.ts";
 import type { Settings } from "./settings.ts";
@@ -37,31 +37,6 @@ interface Surroundings {
   readonly places: Places;
   readonly settings: Settings;
   readonly agents: AgentTools;
-}
-
-/** What is known of a provider's command line without a look at the machine. */
-export interface AgentFacts {
-  readonly provider: Provider;
-  /** Name of the program on PATH; null where the target names it. */
-  readonly program: string | null;
-  /** How it gets onto a machine; null where nothing is to be said. */
-  readonly install: string | null;
-  /** Versions that were tried: from `min`, up to but without `below`; null: any. */
-  readonly tested: { readonly min: string; readonly below: string } | null;
-  /** The variable that names an account's home; null: its accounts differ by variables only. */
-  readonly homeVariable: string | null;
-  /** The provider's credentials and base addresses: none of them reaches another account. */
-  readonly keys: readonly string[];
-  /** Arguments of the provider's own login; null where there is none. */
-  readonly loginArgs: readonly string[] | null;
-  readonly permissions: readonly Permission[];
-  readonly capabilities: {
-    readonly resume: boolean;
-    readonly presetSession: boolean;
-    readonly usage: boolean;
-    readonly cost: boolean;
-    readonly jsonEvents: boolean;
-  };
 }
 
 /** What was found of a provider's command line on this host. */
