@@ -22,13 +22,15 @@ export const groups = [
       "core/loop.ts",
       "core/target.ts",
       "http/server.ts",
+      "main/daemon.ts",
+      "main/inspect.ts",
       "ops/daemon-log.ts",
       "ops/findings.ts",
       "store/integrity.ts",
     ],
   ],
   // What nearly every command loads, the lists with all their parts among them: one file is read faster than twenty.
-  ["command", [/^cli\//, /^core\//, /^ops\/(?!config-file)/, /^store\/(?!postgres)/, "http/client.ts"]],
+  ["command", [/^cli\//, /^core\//, /^main\//, /^ops\/(?!config-file)/, /^store\/(?!postgres)/, "http/client.ts"]],
 ];
 
 /** @param {string} path below `src/` @returns {string | undefined} */

@@ -58,8 +58,9 @@ describe("the checkout", () => {
 
 describe("a planted fault is found", () => {
   const clean: Readonly<Record<string, string>> = {
-    "src/main.ts":
-      'import "./cli/program.ts"; import "./store/open.ts"; import "./engine/runner.ts"; import "./core/run.ts";',
+    "src/main.ts": 'import "./main/world.ts"; import "./cli/program.ts"; import "./core/run.ts";',
+    "src/main/world.ts":
+      'import "../cli/program.ts"; import "../store/open.ts"; import "../engine/runner.ts"; import "node:os";',
     "src/cli/program.ts": 'import { z } from "zod"; import "../ops/index.ts"; import "node:fs";',
     "src/ops/index.ts":
       'import type { Run } from "../core/run.ts"; export const operations = () => import("./list-runs.ts");',
@@ -98,6 +99,9 @@ describe("a planted fault is found", () => {
     ["ops import a surface", "src/ops/list-runs.ts", 'import "../cli/program.ts";'],
     ["a surface imports the engine", "src/cli/program.ts", 'import "../engine/runner.ts";'],
     ["anybody imports main", "src/cli/program.ts", 'import "../main.ts";'],
+    ["anybody imports a part of main", "src/cli/program.ts", 'import "../main/world.ts";'],
+    ["a part of main imports main", "src/main/world.ts", 'import "../main.ts";'],
+    ["a part of main imports a package", "src/main/world.ts", 'import { z } from "zod";'],
     ["a layer imports scripts", "src/cli/program.ts", 'import "../../scripts/build.mjs";'],
   ])("layers: %s", (_name, path, text) => {
     expect(addTo(path, text)).toEqual(["layers"]);
@@ -130,8 +134,10 @@ describe("a planted fault is found", () => {
   test.each([
     ["spawn outside of execution", "src/cli/program.ts", 'import { spawn } from "node:child_process";'],
     ["spawn in main", "src/main.ts", 'const { execFile } = await import("node:child_process");'],
+    ["spawn in a part of main", "src/main/world.ts", 'const { spawn } = await import("node:child_process");'],
     ["spawn by its short name", "src/main.ts", 'import cp from "child_process";'],
     ["a driver in main", "src/main.ts", 'const sqlite = require("better-sqlite3");'],
+    ["a driver in a part of main", "src/main/world.ts", 'process.getBuiltinModule("node:sqlite");'],
     ["a driver by a name", "src/main.ts", 'const name = "node:sqlite"; process.getBuiltinModule(name);'],
     ["a built-in driver", "src/main.ts", 'process.getBuiltinModule("node:sqlite");'],
     ["PostgreSQL in main", "src/main.ts", 'const pg = await import("pg");'],

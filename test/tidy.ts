@@ -19,8 +19,7 @@ interface Layer {
 
 const surface: Layer = { layers: ["core", "ops"], packages: ["commander", "picocolors", "yaml", "zod"], node: true };
 
-/** The layer table of architecture.md, section 2. A folder of `src/` that is not in it is a fault. */
-export const LAYERS: Readonly<Record<string, Layer>> = {
+const layers: Readonly<Record<string, Layer>> = {
   core: { layers: [], packages: ["zod"], node: false },
   store: { layers: ["core"], packages: ["better-sqlite3", "pg", "uuidv7", "zod"], node: true },
   execution: { layers: ["core"], packages: ["zod"], node: true },
@@ -34,7 +33,16 @@ export const LAYERS: Readonly<Record<string, Layer>> = {
   sdk: surface,
 };
 
-/** Modules that only one layer may load, whatever way it loads them. `main.ts` is no exception. */
+/**
+ * The layer table of architecture.md, section 2. A folder of `src/` that is not in it is a fault. What `main.ts` puts together
+ * sees everyone, and nobody sees it.
+ */
+export const LAYERS: Readonly<Record<string, Layer>> = {
+  ...layers,
+  main: { layers: Object.keys(layers), packages: [], node: true },
+};
+
+/** Modules that only one layer may load, whatever way it loads them. `main.ts` and `main/` are no exception. */
 const OWNED: Readonly<Record<string, string>> = {
   "node:child_process": "execution",
   child_process: "execution",

@@ -1,0 +1,123 @@
+/**
+ * What a command is given of this process and host. Everything is imported where it is needed, so that a command loads only
+ * what it uses.
+ */
+import { existsSync } from "node:fs";
+import type { CommandWorld } from "../cli/cli.ts";
+import type { Build } from "../ops/operation.ts";
+import type { Settings } from "../ops/settings.ts";
+import { callerHere, clientOptions } from "./caller.ts";
+import { openContext } from "./context.ts";
+import { recordFault } from "./faults.ts";
+import { agentTools, hostWorktrees, worktreeTools } from "./host.ts";
+import { requireState, takeLocks } from "./state.ts";
+
+/**
+ * Puts together the world of one command.
+ * Errors: AppError invalid where the environment does not say where the state lies.
+ */
+export async function makeWorld(build: Build): Promise<CommandWorld> {
+  const { env } = process;
+  const { placesOf } = await import("../ops/places.ts");
+  const places = placesOf(env);
+  const clock = { now: Date.now };
+  let settings: Promise<Settings> | undefined;
+  const worktrees = hostWorktrees(env, places, () => world.settings());
+
+  const world: CommandWorld = {
+    env,
+    cwd: currentFolder(),
+    clock,
+    get hostZone() {
+      return Intl.DateTimeFormat().resolvedOptions().timeZone;
+    },
+    build,
+    places,
+    settings() {
+      settings ??= import("../ops/settings.ts").then(({ requireSettings }) =>
+        requireSettings(env, places, (message) => process.stderr.write(`drover: ${message}\n`)),
+      );
+      return settings;
+    },
+    async usualSettings() {
+      const { readSettings } = await import("../ops/settings.ts");
+      return (await readSettings(env, places, null)).settings;
+    },
+    caller: (startsWork) => callerHere(world, startsWork),
+    async openReading() {
+      fault("read");
+      await requireState(places, "read");
+      return openContext(world, "read", { by: "person", parentRunId: null });
+    },
+    async openWriting(caller) {
+      await requireState(places, "write");
+      const locks = await takeLocks(world, 0);
+      if (!Array.isArray(locks)) return null;
+      try {
+        const opened = await openContext(world, "write", caller);
+        if (opened === null) throw new Error("a store that is opened for writing is made");
+        return {
+          context: opened.context,
+          async close() {
+            await opened.close();
+            for (const lock of locks) lock.release();
+          },
+        };
+      } catch (error) {
+        for (const lock of locks) lock.release();
+        throw error;
+      }
+    },
+    async askDaemon() {
+      const { askHealth } = await import("../http/client.ts");
+      const { AppError } = await import("../core/errors.ts");
+      try {
+        return { health: await askHealth(await clientOptions(world, false)) };
+      } catch (error) {
+        if (!(error instanceof AppError)) throw error;
+        return { absent: error.code === "daemon_down" ? "down" : "unresponsive" };
+      }
+    },
+    async lockHolder() {
+      // Looking must not make the state folder, and a first look loads nothing.
+      if (!existsSync(places.lockFile)) return null;
+      const { lockHolder } = await import("../store/lock.ts");
+      const holder = lockHolder(places.lockFile);
+      return holder === null ? null : { pid: holder.owner?.pid ?? null };
+    },
+    async call(name, input) {
+      fault("call");
+      const { callDaemon } = await import("../http/client.ts");
+      return callDaemon(await clientOptions(world, true), name, input);
+    },
+    startDaemon: async (mode) => (await import("./start.ts")).startDaemon(world, mode),
+    beDaemon: async (mode) => (await import("./daemon.ts")).beDaemon(world, mode, worktrees),
+    inspect: async (fix) => (await import("./inspect.ts")).inspect(world, fix),
+    wait: (ms) => new Promise((done) => setTimeout(done, ms)),
+    agents: agentTools(env, () => world.settings()),
+    trees: worktreeTools(worktrees),
+    isRoot: process.getuid?.() === 0,
+    get hasTerminal() {
+      return process.stdin.isTTY === true && process.stdout.isTTY === true;
+    },
+    async attach(command) {
+      return (await import("../execution/terminal.ts")).attach(command);
+    },
+    recordFault: (error) => recordFault(world, error),
+  };
+  return world;
+}
+
+/** The working directory, or `/` where it was removed under us: only a command that uses it has to care. */
+function currentFolder(): string {
+  try {
+    return process.cwd();
+  } catch {
+    return "/";
+  }
+}
+
+/** A planted fault, for tests of how faults of our own are told. */
+function fault(place: string): void {
+  if (process.env["DROVER_TEST_FAULT"] === place) throw new TypeError(`planted at ${place}`);
+}
