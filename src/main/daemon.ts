@@ -1,6 +1,6 @@
 /** Being the daemon: from its lock to the last line of its log. */
 import type { CommandWorld } from "../cli/cli.ts";
-import type { HostWorktrees } from "../execution/worktrees.ts";
+import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
 import type { DaemonLog } from "../ops/daemon-log.ts";
 import type { DaemonControl, Health, StoreContext } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";

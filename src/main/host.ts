@@ -1,7 +1,7 @@
 /** What operations ask of this host: its id, output, programs, agents and worktrees. */
 import { accessSync, constants, existsSync, readFileSync, statSync } from "node:fs";
 import { resolve } from "node:path";
-import type { HostWorktrees } from "../execution/worktrees.ts";
+import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
 import type { AgentTools, OutputFiles, WorktreeTools } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
 import type { Settings } from "../ops/settings.ts";
@@ -119,7 +119,7 @@ export function hostWorktrees(
 ): () => Promise<HostWorktrees> {
   const open = async () => {
     const [{ openWorktrees }, { openProcessTable }, { limits }] = await Promise.all([
-      import("../execution/worktrees.ts"),
+      import("../execution/worktrees/open-worktrees.ts"),
       import("../execution/processes.ts"),
       settings(),
     ]);

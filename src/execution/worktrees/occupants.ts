@@ -2,9 +2,9 @@
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { basename, sep } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { runErrand } from "./errand.ts";
-import { ATTEMPT_MARK, isAlive, marksIn, type ProcessTable } from "./processes.ts";
-import { workspaceError } from "./worktrees-git.ts";
+import { runErrand } from "../errand.ts";
+import { ATTEMPT_MARK, isAlive, marksIn, type ProcessTable } from "../processes.ts";
+import { workspaceError } from "./git.ts";
 
 /** A process whose working directory is in a folder. */
 export interface Occupant {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { ErrandEnd } from "./errand.ts";
-import { withoutPasswords, wordsOf } from "./worktrees-git.ts";
+import type { ErrandEnd } from "../errand.ts";
+import { withoutPasswords, wordsOf } from "./git.ts";
 
 const ended = (stderr: string, more: Partial<ErrandEnd> = {}): ErrandEnd => ({
   exit: 128,

@@ -21,12 +21,12 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { defaultLimits } from "../core/limits.ts";
-import type { MadeWorktree, WorktreeOrder } from "../core/ports.ts";
-import type { WorktreeRecord } from "../core/records.ts";
-import { openProcessTable } from "./processes.ts";
-import { type HostWorktrees, openWorktrees, type WorktreesOptions } from "./worktrees.ts";
-import { describeEscape } from "./worktrees-main.ts";
+import { defaultLimits } from "../../core/limits.ts";
+import type { MadeWorktree, WorktreeOrder } from "../../core/ports.ts";
+import type { WorktreeRecord } from "../../core/records.ts";
+import { openProcessTable } from "../processes.ts";
+import { type HostWorktrees, openWorktrees, type WorktreesOptions } from "./open-worktrees.ts";
+import { describeEscape } from "./main-checkout.ts";
 
 const table = openProcessTable();
 const RUN = "run_01k2m3n4p5q6r7s8t9v0wxyz12";
@@ -944,9 +944,9 @@ describe("kill -9 at any call of git", () => {
     await build({
       stdin: {
         contents: `
-          import { openWorktrees } from "./worktrees.ts";
-          import { openProcessTable } from "./processes.ts";
-          import { defaultLimits } from "../core/limits.ts";
+          import { openWorktrees } from "./open-worktrees.ts";
+          import { openProcessTable } from "../processes.ts";
+          import { defaultLimits } from "../../core/limits.ts";
           const { root, what, argument, discard } = JSON.parse(process.argv[2]);
           const trees = openWorktrees({ root, environment: process.env, limits: defaultLimits, table: openProcessTable(), log: () => {} });
           const answer = what === "make" ? await trees.make(argument) : await trees.remove(argument, discard);

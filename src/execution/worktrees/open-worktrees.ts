@@ -1,48 +1,36 @@
 /** Worktrees by the real git: made so that a death at any moment leaves nothing in the way, removed only when they hold nothing. */
 import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, renameSync, rmdirSync } from "node:fs";
-import { chmod, readdir, rm, statfs } from "node:fs/promises";
+import { statfs } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
-import { AppError } from "../core/errors.ts";
-import type { Limits } from "../core/limits.ts";
-import type { MadeWorktree, WorktreeOrder, WorktreeState, Worktrees } from "../core/ports.ts";
-import type { WorktreeRecord } from "../core/records.ts";
-import { isAbsent, isFull, statOf } from "./attempt-folder.ts";
-import type { ProcessTable } from "./processes.ts";
-import { readRepository } from "./repository.ts";
-import { chooseBase, commitOf, fetchOrigin, type Origin } from "./worktrees-base.ts";
-import {
-  type GitLimits,
-  isNoRepository,
-  noSpaceForTree,
-  openGitAt,
-  printed,
-  type Workspace,
-  workspaceError,
-} from "./worktrees-git.ts";
+import { AppError } from "../../core/errors.ts";
+import type { Limits } from "../../core/limits.ts";
+import type { MadeWorktree, WorktreeOrder, WorktreeState, Worktrees } from "../../core/ports.ts";
+import type { WorktreeRecord } from "../../core/records.ts";
+import { isFull, statOf } from "../attempt-folder.ts";
+import type { ProcessTable } from "../processes.ts";
+import { readRepository } from "../repository.ts";
+import { condemn, recover, removeFolder, setAside } from "./aside.ts";
+import { chooseBase, commitOf, fetchOrigin, type Origin } from "./base.ts";
+import { dropBranch, takeBranch } from "./branch.ts";
+import { type GitLimits, noSpaceForTree, openGitAt, type Workspace, workspaceError } from "./git.ts";
 import {
   type Eyes,
   type Inventory,
-  isThere,
   originsOf,
   ownCommits,
   ownGitFolder,
   readStatus,
   takeInventory,
-} from "./worktrees-look.ts";
-import { readMain } from "./worktrees-main.ts";
-import {
-  gitFolderOf,
-  type Marker,
-  readMarker,
-  registrationsOf,
-  treeOf,
-  unregister,
-  writeMarker,
-} from "./worktrees-marker.ts";
-import { BRANCH_PATTERNS, branchNames, placeOf } from "./worktrees-names.ts";
-import { type Occupant, occupantsOf } from "./worktrees-occupants.ts";
-import { rescue, rescueCommit } from "./worktrees-rescue.ts";
+} from "./inventory.ts";
+import { readMain } from "./main-checkout.ts";
+import { gitFolderOf, type Marker, readMarker, registrationsOf, unregister, writeMarker } from "./marker.ts";
+import { placeOf } from "./names.ts";
+import { type Occupant, occupantsOf } from "./occupants.ts";
+import { commonOf, isThere, isUnknown, locate, type Place, realPlace, treesBelow } from "./place.ts";
+import { rescue, rescueCommit } from "./rescue.ts";
+import { queues, shared } from "./turns.ts";
 
+/** What the worktrees of a host need. */
 export interface WorktreesOptions {
   /** Folder of all trees, `worktrees/` of the state. */
   readonly root: string;
@@ -67,27 +55,13 @@ export interface HostWorktrees extends Worktrees {
   mainState(repository: string): Promise<string>;
 }
 
-/** Where trees are while it is decided whether they go, and once that is decided. On the root's own file system. */
-const LEAVING = ".leaving";
-const GONE = ".gone";
 /** A tree that was made this short a time ago may have a record that whoever looks for strays has not seen. */
 const YOUNG_MS = 600_000;
 /** Free space below which a checkout that failed without saying why had no room. */
 const ROOM_BYTES = 1_048_576;
 const SUBMODULES_FILE = ".gitmodules";
 
-/** Where a folder is. */
-interface Place {
-  /** Git in the checkout that the folder is in, or in the bare repository. */
-  readonly git: Workspace;
-  /** The repository's shared part, by its real path. */
-  readonly common: string;
-  /** The main checkout's top folder; of a bare repository the repository. */
-  readonly repository: string;
-  /** The folder within its checkout, empty for its top, else with `/` at the end. */
-  readonly prefix: string;
-}
-
+/** The worktrees of this host. One for each process and root: makes and removals on one repository wait for each other. */
 export function openWorktrees(options: WorktreesOptions): HostWorktrees {
   const { root, limits, table, log } = options;
   const at = openGitAt(options.environment, table, limits);
@@ -210,37 +184,6 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     }
   };
 
-  /** Puts the tree on a branch of its own. HEAD names it before it exists, so a kill in between leaves no branch behind. */
-  const takeBranch = async (
-    order: WorktreeOrder,
-    tree: Workspace,
-    intend: (branch: string | null) => void,
-  ): Promise<string> => {
-    const doing = "its branch could not be made";
-    const listed = await tree.ask(doing, ["for-each-ref", "--format=%(refname)", ...BRANCH_PATTERNS]);
-    const existing = listed.split("\n").map((ref) => ref.replace(/^refs\/heads\//, ""));
-    const names = branchNames(order.name, order.runId, existing);
-    const base = await tree.ask(doing, ["rev-parse", "HEAD"]);
-    const none = "0".repeat(base.length);
-    let refused: unknown = workspaceError(`${doing}: every name for it is taken`);
-    for (const branch of names) {
-      if ((await tree.run(["check-ref-format", `refs/heads/${branch}`])).exit !== 0) continue;
-      intend(branch);
-      await tree.ask(doing, ["symbolic-ref", "-m", "drover: a branch of its own", "HEAD", `refs/heads/${branch}`]);
-      try {
-        // With the old value none it is refused when another process has made it since.
-        await tree.ask(doing, ["update-ref", "-m", "drover: a branch of its own", `refs/heads/${branch}`, base, none]);
-        return branch;
-      } catch (error) {
-        refused = error;
-        if (!(error instanceof AppError) || error.code !== "workspace" || !isTaken(error.message)) throw error;
-      }
-    }
-    // The last one is another's too: it must not go with this tree.
-    intend(null);
-    throw refused;
-  };
-
   /** Refuses what is no leftover of making a tree at `path`; the part of the repository that it belongs to. */
   const leftoverAt = (path: string, common: string, runId: string): void => {
     const found = lstatSync(path, { throwIfNoEntry: false });
@@ -263,7 +206,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     leftoverAt(path, common, runId);
     const occupants = existsSync(path) ? await occupantsOf(path, table) : [];
     if (occupants.length > 0) throw workspaceError(`${path} cannot be cleared: ${namesOf(occupants)}`, { path });
-    const aside = existsSync(path) ? setAside(path, GONE) : null;
+    const aside = existsSync(path) ? condemn(root, path) : null;
     await inTurn(common, async () => {
       for (const gitFolder of registrationsOf(common, path)) {
         const { branch, base } = originsOf(readMarker(gitFolder));
@@ -386,7 +329,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     if (gitFolder === null) throw workspaceError(`${path} is no worktree any more`, { path });
     // Nobody finds it by its name from here on, so what is seen now is what there is. Git, which after a day without it writes
     // down where it finds a tree, has just been in it at its own place.
-    const aside = setAside(path, LEAVING);
+    const aside = setAside(root, path);
     let last: Inventory;
     try {
       last = await takeInventory(aside, record, eyes);
@@ -409,7 +352,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       if (existsSync(aside)) renameSync(aside, path);
       throw error;
     }
-    const decided = moveTo(aside, join(root, GONE));
+    const decided = condemn(root, aside);
     const { branch, base } = record.branch === null ? originsOf(readMarker(gitFolder)) : record;
     await inTurn(common, async () => {
       await dropBranch(at(common), { branch, base, given: last.state.holds.length > 0, tree: path });
@@ -444,24 +387,6 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     });
     removeParent(record.path);
   };
-
-  /**
-   * Removes a tree's branch when nothing is lost by it, or what it has was given up and is kept. Always before the tree is
-   * unregistered: nobody would find the branch again.
-   */
-  const dropBranch = async (
-    repository: Workspace,
-    { branch, base, given, tree }: Pick<WorktreeRecord, "branch" | "base"> & { given: boolean; tree: string },
-  ): Promise<void> => {
-    const tip = branch === null ? null : await commitOf(repository, `refs/heads/${branch}`);
-    if (branch === null || tip === null) return;
-    const merged = base !== null && (await repository.run(["merge-base", "--is-ancestor", tip, base])).exit === 0;
-    if (!(merged || given) || (await isCheckedOut(repository, branch, tree))) return;
-    // Only at the value that was judged, and without the configuration, which others may hold.
-    await repository.ask("its branch could not be removed", ["update-ref", "-d", `refs/heads/${branch}`, tip]);
-  };
-
-  const setAside = (path: string, folder: string): string => moveTo(path, join(root, folder));
 
   const strays = async (known: readonly string[]): Promise<readonly StrayWorktree[]> => {
     await recovered();
@@ -522,62 +447,6 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
 
 const NOTHING: WorktreeState = { there: "gone", holds: [], commits: 0, diffStat: null };
 
-/** Where a folder is; null when it is in no repository. Errors: `workspace` when git cannot say, or it is not there. */
-async function locate(cwd: string, at: (folder: string) => Workspace): Promise<Place | null> {
-  if (!isThere(cwd)) throw workspaceError(`the folder ${cwd} is not there`, { path: cwd });
-  const git = at(cwd);
-  const asked = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir"];
-  const end = await git.run([...asked, "--show-toplevel"]);
-  if (end.exit === 0) {
-    const [common, gitFolder, top] = printed(end).split("\n");
-    if (common === undefined || gitFolder === undefined || top === undefined || printed(end).split("\n").length !== 3)
-      throw workspaceError(`the path of ${cwd} cannot be told from what git says`, { path: cwd });
-    const prefix = printed(await git.run(["rev-parse", "--show-prefix"]));
-    const main = basename(common) === ".git" ? dirname(common) : common;
-    const repository = common === gitFolder ? top : main;
-    return { git: at(top), common: realpathSync(common), repository, prefix };
-  }
-  // Without git a folder can still be in a repository.
-  if (isNoRepository(end) || (end.fault !== null && !hasGitAbove(cwd))) return null;
-  const bare = await git.run([...asked, "--is-bare-repository"]);
-  const [common, , isBare] = printed(bare).split("\n");
-  if (bare.exit === 0 && isBare === "true" && common !== undefined)
-    return { git: at(common), common: realpathSync(common), repository: common, prefix: "" };
-  throw workspaceError(`the repository of ${cwd} cannot be used: ${git.why(end)}`, { path: cwd });
-}
-
-/** Whether git knows no file of a folder. */
-async function isUnknown(git: Workspace): Promise<boolean> {
-  const end = await git.run(["ls-files", "-z"]);
-  return end.exit === 0 && end.stdout.length === 0;
-}
-
-function hasGitAbove(folder: string): boolean {
-  for (let path = resolve(folder); ; path = dirname(path)) {
-    if (existsSync(join(path, ".git"))) return true;
-    if (dirname(path) === path) return false;
-  }
-}
-
-/** The shared part of the repository that a folder is in, by its real path. Errors: `workspace`. */
-async function commonOf(git: Workspace): Promise<string> {
-  const arguments_ = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
-  return realpathSync(await git.ask(`the repository of ${git.folder} cannot be used`, arguments_));
-}
-
-/** Whether another tree works on a branch. @param except the tree that it was made for */
-async function isCheckedOut(repository: Workspace, branch: string, except: string): Promise<boolean> {
-  const list = await repository.ask("its trees cannot be listed", ["worktree", "list", "--porcelain", "-z"]);
-  return list.split("\0\0").some((entry) => {
-    const lines = entry.split("\0").filter((line) => line !== "");
-    return lines.includes(`branch refs/heads/${branch}`) && lines[0] !== `worktree ${except}`;
-  });
-}
-
-/** Whether a name was refused because another branch has it, or is in its way. */
-const isTaken = (message: string): boolean =>
-  /reference already exists|exists; cannot create|unable to resolve reference|but expected/.test(message);
-
 const namesOf = (occupants: readonly Occupant[]): string =>
   occupants.map(({ pid, program }) => `pid ${pid} works in it (${program})`).join(", ");
 
@@ -594,15 +463,6 @@ function mend({ repository, path, branch, base }: WorktreeRecord, branchExists: 
   return `Make it again with \`${quoted.join(" ")}\`.`;
 }
 
-/** A path whose folders are real and whose last part need not exist, as git names trees. */
-function realPlace(path: string): string {
-  try {
-    return join(realpathSync(dirname(path)), basename(path));
-  } catch {
-    return resolve(path); // there is nothing to be real
-  }
-}
-
 /** Says what the file system refuses in the words of a tree. */
 async function inWords<T>(doing: string, path: string, work: () => Promise<T>): Promise<T> {
   try {
@@ -617,113 +477,4 @@ async function inWords<T>(doing: string, path: string, work: () => Promise<T>): 
 async function hasNoRoom(folder: string): Promise<boolean> {
   const disk = await statfs(folder).catch(() => null);
   return disk !== null && (disk.bavail * disk.bsize < ROOM_BYTES || (disk.files > 0 && disk.ffree === 0));
-}
-
-/** Every folder where a tree can be: two below the root. */
-function treesBelow(root: string): readonly string[] {
-  if (!isThere(root)) return [];
-  const foldersIn = (folder: string) =>
-    readdirSync(folder, { withFileTypes: true })
-      .filter((entry) => entry.isDirectory() && !entry.name.startsWith("."))
-      .map((entry) => join(folder, entry.name));
-  return foldersIn(root).flatMap(foldersIn);
-}
-
-/** Moves a folder into another under a free name. */
-function moveTo(path: string, folder: string): string {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  for (let number = 1; ; number++) {
-    const target = join(folder, `${basename(path)}${number === 1 ? "" : `.${number}`}`);
-    if (lstatSync(target, { throwIfNoEntry: false }) !== undefined) continue;
-    try {
-      renameSync(path, target);
-      return target;
-    } catch (error) {
-      throw workspaceError(`${path} cannot be moved: ${error instanceof Error ? error.message : ""}`, {
-        path,
-        cause: error,
-      });
-    }
-  }
-}
-
-/** Puts back what waited for a verdict when its daemon died, and removes what had got one. */
-async function recover(root: string, log: (message: string) => void): Promise<void> {
-  for (const aside of entriesOf(join(root, LEAVING))) {
-    const gitFolder = gitFolderOf(aside);
-    const path = gitFolder === null ? null : treeOf(gitFolder);
-    if (path === null || lstatSync(path, { throwIfNoEntry: false }) !== undefined) {
-      log(`${aside} was about to be removed, and its place cannot be told or is taken: it stays there`);
-      continue;
-    }
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    renameSync(aside, path);
-  }
-  for (const aside of entriesOf(join(root, GONE))) await removeFolder(aside, log);
-}
-
-function entriesOf(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder).map((name) => join(folder, name));
-  } catch (error) {
-    if (isAbsent(error)) return [];
-    throw error;
-  }
-}
-
-/** Removes a folder of which nothing is wanted, with what was made read-only in it. What stays is tried again at the next start. */
-async function removeFolder(folder: string, log: (message: string) => void): Promise<void> {
-  const attempt = () => rm(folder, { recursive: true, force: true, maxRetries: 3 });
-  try {
-    await attempt().catch(async () => {
-      await openFolders(folder);
-      await attempt();
-    });
-  } catch (error) {
-    log(`${folder} could not be removed: ${error instanceof Error ? error.message : String(error)}`);
-  }
-}
-
-async function openFolders(folder: string): Promise<void> {
-  await chmod(folder, 0o700);
-  for (const entry of await readdir(folder, { withFileTypes: true }))
-    if (entry.isDirectory()) await openFolders(join(folder, entry.name));
-}
-
-/** One piece of work at a time for each key. */
-function queues(): <T>(key: string, work: () => Promise<T>) => Promise<T> {
-  const last = new Map<string, Promise<unknown>>();
-  return <T>(key: string, work: () => Promise<T>): Promise<T> => {
-    const mine = (last.get(key) ?? Promise.resolve()).then(work, work);
-    const settled = mine.then(
-      () => {},
-      () => {},
-    );
-    last.set(key, settled);
-    void settled.then(() => {
-      if (last.get(key) === settled) last.delete(key);
-    });
-    return mine;
-  };
-}
-
-/** Whoever asks while the work runs waits for one run more, together with all who ask meanwhile. */
-function shared<T>(work: () => Promise<T>): () => Promise<T> {
-  let running: Promise<unknown> | null = null;
-  let waiting: Promise<T> | null = null;
-  return () => {
-    if (waiting !== null) return waiting;
-    const mine: Promise<T> = (running ?? Promise.resolve()).then(
-      () => start(),
-      () => start(),
-    );
-    const start = (): Promise<T> => {
-      waiting = null;
-      const now = work();
-      running = now;
-      return now;
-    };
-    waiting = mine;
-    return mine;
-  };
 }

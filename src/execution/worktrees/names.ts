@@ -1,6 +1,6 @@
 /** Names of trees and of their branches. */
 import { basename, join } from "node:path";
-import { shortId } from "../core/ids.ts";
+import { shortId } from "../../core/ids.ts";
 
 /** Above all branches of ours, and above all refs of ours that are no branches. */
 const BRANCHES = "drover";

@@ -1,11 +1,11 @@
 /** git for worktrees: what it is given, how long it may take, and what it says when it fails. */
 import { setTimeout as pause } from "node:timers/promises";
-import { AppError, type ErrorDetail } from "../core/errors.ts";
-import type { Limits } from "../core/limits.ts";
-import { composeEnvironment } from "./environment.ts";
-import type { ErrandEnd } from "./errand.ts";
-import type { ProcessTable } from "./processes.ts";
-import { type Git, type GitCall, openGit } from "./repository.ts";
+import { AppError, type ErrorDetail } from "../../core/errors.ts";
+import type { Limits } from "../../core/limits.ts";
+import { composeEnvironment } from "../environment.ts";
+import type { ErrandEnd } from "../errand.ts";
+import type { ProcessTable } from "../processes.ts";
+import { type Git, type GitCall, openGit } from "../repository.ts";
 
 /** What a program of the git family needs to reach a remote; every other `GIT_` could point it at another repository. */
 const PASSED = ["GIT_SSH_COMMAND", "GIT_SSH", "GIT_SSH_VARIANT", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].concat(

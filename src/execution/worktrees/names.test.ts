@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { branchNames, placeOf, safeName } from "./worktrees-names.ts";
+import { branchNames, placeOf, safeName } from "./names.ts";
 
 const RUN = "run_01k2m3n4p5q6r7s8t9v0wxyz12";
 

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, renameSync, rmdirSync, writeFile
 import { rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { z } from "zod";
-import { readText } from "./attempt-folder.ts";
+import { readText } from "../attempt-folder.ts";
 
 const FILE = "drover.json";
 

@@ -1,9 +1,9 @@
 /** Keeps what a person gives up: one commit that holds all of it, under a ref that nothing of ours removes. */
 import { copyFileSync, existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { commitOf } from "./worktrees-base.ts";
-import { type GitLimits, printed, type Workspace, workspaceError } from "./worktrees-git.ts";
-import { RESCUE_REFS, safeName } from "./worktrees-names.ts";
+import { commitOf } from "./base.ts";
+import { type GitLimits, printed, type Workspace, workspaceError } from "./git.ts";
+import { RESCUE_REFS, safeName } from "./names.ts";
 
 /** Commits that git keeps for a tree alone while it is in the middle of something. */
 const UNDER_WAY = ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD"];

@@ -1,6 +1,6 @@
 /** The commit that a tree begins at: what `origin` has now, or the best that can be had, said in words. */
-import { AppError } from "../core/errors.ts";
-import { type GitLimits, printed, type Workspace, workspaceError } from "./worktrees-git.ts";
+import { AppError } from "../../core/errors.ts";
+import { type GitLimits, printed, type Workspace, workspaceError } from "./git.ts";
 
 /** Where a tree begins, and where that comes from in words: `origin/main, fetched`. */
 export interface Base {

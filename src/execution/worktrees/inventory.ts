@@ -1,16 +1,16 @@
 /** What a tree holds: everything that would be lost, or that works in it, when it went. */
-import { existsSync, lstatSync, readdirSync, realpathSync, statSync } from "node:fs";
+import { existsSync, lstatSync, readdirSync, realpathSync } from "node:fs";
 import { join } from "node:path";
-import { AppError } from "../core/errors.ts";
-import type { WorktreeState } from "../core/ports.ts";
-import { isAbsent, readText } from "./attempt-folder.ts";
-import { runErrand } from "./errand.ts";
-import type { ProcessTable } from "./processes.ts";
-import { readRepository } from "./repository.ts";
-import { commitOf } from "./worktrees-base.ts";
-import { type GitAt, type GitLimits, printed, type Workspace, workspaceError, wordsOf } from "./worktrees-git.ts";
-import { type Marker, readMarker } from "./worktrees-marker.ts";
-import { type Occupant, occupantsOf } from "./worktrees-occupants.ts";
+import { AppError } from "../../core/errors.ts";
+import type { WorktreeState } from "../../core/ports.ts";
+import { readText } from "../attempt-folder.ts";
+import { runErrand } from "../errand.ts";
+import type { ProcessTable } from "../processes.ts";
+import { readRepository } from "../repository.ts";
+import { commitOf } from "./base.ts";
+import { type GitAt, type GitLimits, printed, type Workspace, workspaceError, wordsOf } from "./git.ts";
+import { type Marker, readMarker } from "./marker.ts";
+import { type Occupant, occupantsOf } from "./occupants.ts";
 
 /** What looking needs. */
 export interface Eyes {
@@ -367,16 +367,6 @@ async function diffStatOf(git: Workspace, base: string): Promise<string> {
     ])
   ).trim();
 }
-
-/** Whether the folder of all trees is there: when its disk is not mounted, no tree is gone. */
-export const isThere = (folder: string): boolean => {
-  try {
-    return statSync(folder).isDirectory();
-  } catch (error) {
-    if (isAbsent(error)) return false;
-    throw error;
-  }
-};
 
 /** What a marker says, as origins. */
 export const originsOf = (marker: Marker | null): Origins => ({

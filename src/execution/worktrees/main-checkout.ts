@@ -1,8 +1,8 @@
 /** Watches the checkout that a tree was made from: an agent with a tree of its own has no business there. */
 import { lstatSync } from "node:fs";
 import { join } from "node:path";
-import { printed, type Workspace } from "./worktrees-git.ts";
-import { readStatus } from "./worktrees-look.ts";
+import { printed, type Workspace } from "./git.ts";
+import { readStatus } from "./inventory.ts";
 
 /** Paths that are kept one by one; of more only the number is. */
 const PATHS_KEPT = 5000;
