@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import {
   ATTEMPT_MARK,
   bootId,
+  hasNoEnvironment,
   isAlive,
   isSame,
   marksIn,
@@ -84,12 +85,54 @@ test("a look since a tree's beginning finds all of it, and says whether the list
   try {
     await once(child.stdout, "data");
     const pid = child.pid ?? 0;
-    const { snapshot } = await table.look({ pid, forks });
+    let look = await table.look({ pid, forks });
+    // Others make processes meanwhile, and the second of the two may still be loading its program.
+    while (!look.quiet) look = await table.look({ pid, forks });
+    const { snapshot } = look;
     expect(snapshot.bySession.get(pid)).toHaveLength(3);
     expect(snapshot.byMark.get(`${ATTEMPT_MARK}=att_since`)).toHaveLength(3);
     expect(snapshot.all.length).toBeLessThan(table.snapshot().all.length);
   } finally {
     process.kill(-(child.pid ?? Number.NaN), "SIGKILL");
+  }
+});
+
+test("a process between two programs has no mark yet, and a look that met it is not quiet", () => {
+  // As the kernel shows one that has its new memory but not yet its environment there, one that is there, one without
+  // any variable, and one that has given its memory back.
+  const line = (size: number, start: number, end: number) =>
+    `42 (sh) R 1 42 42 0 -1 ${"0 ".repeat(13)}777 ${size} ${"0 ".repeat(26)}${start} ${end} 0`;
+  expect(hasNoEnvironment(line(4096, 0, 0))).toBe(false);
+  expect(hasNoEnvironment(line(4096, 100, 200))).toBe(false);
+  expect(hasNoEnvironment(line(4096, 100, 100))).toBe(true);
+  expect(hasNoEnvironment(line(0, 0, 0))).toBe(true);
+  expect(hasNoEnvironment("")).toBe(true);
+});
+
+test("a quiet look finds the mark of a process that runs one program after the other", async () => {
+  const table = openProcessTable("proc");
+  const id = "att_programs";
+  const next = 'n=$((n+1)); export n; [ "$n" -gt 500 ] && exec /bin/sleep 60; exec /bin/sh -c "$again"';
+  const child = spawn("/bin/sh", ["-c", next], {
+    detached: true,
+    env: { [ATTEMPT_MARK]: id, n: "0", again: next },
+    stdio: "ignore",
+  });
+  try {
+    await once(child, "spawn");
+    const pid = child.pid ?? 0;
+    const forks = table.forks() ?? 0;
+    let quietLooks = 0;
+    for (let over = false; !over; ) {
+      over = table.words(pid).startsWith("/bin/sleep");
+      const { snapshot, quiet } = await table.look({ pid, forks });
+      if (!quiet) continue;
+      quietLooks++;
+      expect(snapshot.byMark.get(`${ATTEMPT_MARK}=${id}`)?.map((found) => found.pid)).toEqual([pid]);
+    }
+    expect(quietLooks).toBeGreaterThan(10);
+  } finally {
+    child.kill("SIGKILL");
   }
 });
 

@@ -62,9 +62,10 @@ export interface Since {
   readonly forks: number;
 }
 
-/** A snapshot, and whether no process was made while it was taken: only then does absence prove anything. */
+/** A snapshot, and whether it is one of a quiet moment: only then does absence prove anything. */
 export interface Look {
   readonly snapshot: Snapshot;
+  /** No process was made while it was taken, and none was between two programs, where its mark cannot be read. */
   readonly quiet: boolean;
 }
 
@@ -188,20 +189,26 @@ function procTable(): ProcessTable {
   const collector = () => {
     const all: Process[] = [];
     const marks = new Map<Process, string[]>();
+    let readable = true;
     return {
       add(pid: number) {
         const found = read(pid);
         if (found === null) return;
         all.push(found);
-        if (isAlive(found) && found.parent !== KTHREADD) marks.set(found, readMarks(pid));
+        if (!isAlive(found) || found.parent === KTHREADD) return;
+        const own = readMarks(pid);
+        if (own === null) readable = false;
+        else marks.set(found, own);
       },
+      /** Whether the marks of all of them could be read. */
+      isReadable: () => readable,
       snapshot: () => index(all, (found) => marks.get(found) ?? []),
     };
   };
-  const take = (pids: Iterable<number>): Snapshot => {
+  const collect = (pids: Iterable<number>) => {
     const found = collector();
     for (const pid of pids) found.add(pid);
-    return found.snapshot();
+    return found;
   };
 
   /** All pids that can have been given out since; null when that is unknown or too many. Pids are given out in a circle. */
@@ -222,7 +229,7 @@ function procTable(): ProcessTable {
       found.add(pid);
       if (++count % SLICE === 0) await nextTurn();
     }
-    return { snapshot: found.snapshot(), quiet: isQuiet(before) };
+    return { snapshot: found.snapshot(), quiet: found.isReadable() && isQuiet(before) };
   };
 
   let running: Promise<Look> | null = null;
@@ -231,12 +238,15 @@ function procTable(): ProcessTable {
     backend: "proc",
     read,
     words: (pid) => peek(`/proc/${pid}/cmdline`)?.toString("utf8").replaceAll("\0", " ").trim() ?? "",
-    snapshot: () => take(pidsOf(readdirSync("/proc"))),
+    snapshot: () => collect(pidsOf(readdirSync("/proc"))).snapshot(),
     forks,
     look(since) {
       const before = load();
       const pids = since === null || before === null ? null : candidates(since, before.lastPid, before.threads);
-      if (pids !== null) return Promise.resolve({ snapshot: take(pids), quiet: isQuiet(before) });
+      if (pids !== null) {
+        const found = collect(pids);
+        return Promise.resolve({ snapshot: found.snapshot(), quiet: found.isReadable() && isQuiet(before) });
+      }
       waiting ??= (running ?? nextTurn()).then(() => {
         waiting = null;
         running = lookAtEverything().finally(() => {
@@ -258,9 +268,30 @@ function* pidsOf(names: readonly string[]): Generator<number> {
 
 const MARKS = [ATTEMPT_MARK, ERRAND_MARK].map((name) => Buffer.from(`${name}=`));
 
-function readMarks(pid: number): string[] {
-  const environment = peek(`/proc/${pid}/environ`);
-  return environment === null ? [] : marksIn(environment);
+/** A program is loaded in well under that many readings; one that waits for a disk is not. */
+const LOADING_READINGS = 50;
+
+/** The marks of a living process; null when it is between two programs, where the kernel shows no environment. */
+function readMarks(pid: number): string[] | null {
+  for (let reading = 0; reading < LOADING_READINGS; reading++) {
+    const environment = peek(`/proc/${pid}/environ`);
+    if (environment === null) return [];
+    if (environment.length > 0) return marksIn(environment);
+    if (hasNoEnvironment(peek(`/proc/${pid}/stat`)?.toString("latin1") ?? "")) return [];
+  }
+  return null;
+}
+
+/**
+ * Whether a stat line says that its process has no environment, rather than none yet. The kernel tells where an
+ * environment stands (fields 50 and 51 of the line) as soon as the program is laid out; what has no memory at all (field
+ * 23) runs no program any more.
+ */
+export function hasNoEnvironment(stat: string): boolean {
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  const [size, start, end] = [fields[20], fields[47], fields[48]];
+  if (size === undefined || start === undefined || end === undefined) return true; // gone
+  return size === "0" || (end !== "0" && start === end);
 }
 
 /** The marks in an environment as the kernel shows it: entries that end in NUL. */
