@@ -64,7 +64,7 @@ export function frameLines(limits: LineLimits): Framing {
       return;
     }
     // The reader's buffer is used again.
-    pending.push(Uint8Array.from(bytes));
+    pending.push(Buffer.from(bytes));
     if (pendingBytes <= limits.lineBytes) return;
     const head = Buffer.concat(pending);
     pending = [];
@@ -169,8 +169,15 @@ export function frameLines(limits: LineLimits): Framing {
           continue;
         }
         const end = Math.min(find(NEWLINE, at), hole);
-        yield* add(bytes.subarray(at, end));
+        const piece = bytes.subarray(at, end);
         at = end;
+        if (end < hole && pendingBytes === 0 && !maimed && piece.length <= limits.lineBytes) {
+          // Nearly every line stands in one piece: it is not kept, so it is not copied.
+          at++;
+          yield* line(piece, true);
+          continue;
+        }
+        yield* add(piece);
         if (end === hole) continue;
         at++;
         yield* saySkipped();

@@ -229,6 +229,30 @@ describe("the transcript", () => {
     expect(lines.some((line) => /^\d+ entries, about \d+ bytes, are left out here$/.test(line))).toBe(true);
   });
 
+  test("every entry is kept in its place or counted as left out", async () => {
+    const size = (i: number) => [0, 40, 900, 7_000, 20_000][(i * 7919) % 5] ?? 0;
+    const letter = (i: number) => ["x", "\u00e9", "\ud83d\ude00", '"', "\u0001"][(i * 104_729) % 5] ?? "";
+    put("out", init);
+    for (let i = 0; i < 3_000; i++) {
+      put("out", words(`n${i} ${letter(i).repeat(size(i))}`));
+      if (i % 1_000 === 700)
+        put("out", { type: "rate_limit_event", rate_limit_info: { status: "rejected", rateLimitType: "five_hour" } });
+    }
+    await open({ transcriptBytes: 400_000 }).conclude(FOLDER, claude, 0, NOW);
+    let next = 0;
+    let notes = 0;
+    for (const text of await texts()) {
+      const leftOut = /^(\d+) entries, about/.exec(text)?.[1];
+      const number = /^n(\d+) /.exec(text)?.[1];
+      if (leftOut !== undefined) {
+        next += Number(leftOut);
+        notes++;
+      } else if (number !== undefined) expect(Number(number)).toBe(next++);
+    }
+    expect(next).toBe(3_000);
+    expect(notes).toBeGreaterThan(1);
+  });
+
   test("bounds even what decides", async () => {
     put("out", init);
     for (let i = 0; i < 3_000; i++) put("out", { ...result, result: `r${i} ${"x".repeat(200)}` });

@@ -17,6 +17,8 @@ export const MESSAGE_BYTES = 1_024;
 const NAME_BYTES = 256;
 /** What control sequences may hide between two letters. */
 const SLACK_BYTES = 4_096;
+/** A line is an entry of at most `ENTRY_BYTES` and its names, as JSON. */
+const LONGEST_LINE = 16 * ENTRY_BYTES;
 /** What is gathered before it is written. */
 const BUFFER_BYTES = 262_144;
 
@@ -127,11 +129,61 @@ const decides = (entry: TranscriptEntry): boolean =>
   entry.kind === "result" ||
   (entry.kind === "error" && entry.final);
 
+/** The texts that came last. */
+interface Recent {
+  push(text: string): void;
+  /** All of them; each is gone when it is given. */
+  takeNewestFirst(): Generator<string, void, undefined>;
+}
+
+/**
+ * Keeps texts, as many as fit. In one piece of memory: as strings they would live just long enough to be moved among
+ * what lives long, and a flood of them would grow the heap by tens of megabytes.
+ * @param maxBytes more than any one text takes
+ * @param leaveOut takes the length of each that goes
+ */
+function keepRecent(maxBytes: number, leaveOut: (bytes: number) => void): Recent {
+  const memory = Buffer.allocUnsafe(2 * maxBytes);
+  let ends: number[] = [];
+  /** How many of the oldest are gone, and where the first that is kept begins. */
+  let gone = 0;
+  let from = 0;
+  return {
+    push(text) {
+      const bytes = Buffer.byteLength(text);
+      let to = ends.at(-1) ?? 0;
+      while (to - from + bytes > maxBytes && gone < ends.length) {
+        const end = ends[gone++] as number;
+        leaveOut(end - from);
+        from = end;
+      }
+      if (to + bytes > memory.length) {
+        memory.copyWithin(0, from, to);
+        ends = ends.slice(gone).map((end) => end - from);
+        to -= from;
+        gone = 0;
+        from = 0;
+      }
+      memory.write(text, to);
+      ends.push(to + bytes);
+    },
+    *takeNewestFirst() {
+      while (ends.length > gone) {
+        const end = ends.pop() as number;
+        yield memory.toString("utf8", ends.length > gone ? ends.at(-1) : from, end);
+      }
+      ends = [];
+      gone = 0;
+      from = 0;
+    },
+  };
+}
+
 /** Begins a transcript anew. */
 export function writeTranscript({ folderPath, serving, maxBytes, log }: TranscriptOptions): TranscriptWriter {
   const path = join(folderPath, FILES.transcript);
   const headBytes = Math.floor((maxBytes * 3) / 4);
-  const ringBytes = Math.floor(maxBytes / 16);
+  const recentBytes = Math.max(Math.floor(maxBytes / 16), LONGEST_LINE);
   /** Left for the end, whatever comes before it. */
   const reserveBytes = Math.floor(maxBytes / 8);
   let begun = false;
@@ -139,8 +191,7 @@ export function writeTranscript({ folderPath, serving, maxBytes, log }: Transcri
   let bufferBytes = 0;
   let takenBytes = 0;
   let headIsFull = false;
-  let ring: { readonly entry: TranscriptEntry; readonly bytes: number }[] = [];
-  let ringUsed = 0;
+  let recent: Recent | null = null;
   const leftOut = { entries: 0, bytes: 0 };
   let lost = 0;
   let isTorn = false;
@@ -170,26 +221,21 @@ export function writeTranscript({ folderPath, serving, maxBytes, log }: Transcri
   };
 
   /** Writes the entries that came last, as many as fit. */
-  const takeRing = (at: number, upToBytes: number): void => {
+  const takeRecent = (at: number, upToBytes: number): void => {
     const lines: string[] = [];
     let bytes = 256; // for the note in front
-    let index = ring.length - 1;
-    for (; index >= 0; index--) {
-      const line = encode((ring[index] as (typeof ring)[number]).entry);
-      const length = Buffer.byteLength(line);
-      if (takenBytes + bytes + length > upToBytes) break;
-      bytes += length;
-      lines.push(line);
+    let fits = true;
+    for (const kept of recent?.takeNewestFirst() ?? []) {
+      const line = fits ? encode(JSON.parse(kept) as TranscriptEntry) : "";
+      fits &&= takenBytes + bytes + Buffer.byteLength(line) <= upToBytes;
+      if (fits) {
+        bytes += Buffer.byteLength(line);
+        lines.push(line);
+      } else leaveOut(Buffer.byteLength(kept));
     }
-    for (; index >= 0; index--) leaveOut((ring[index] as (typeof ring)[number]).bytes);
-    ring = [];
-    ringUsed = 0;
     if (takenBytes + 256 <= upToBytes) sayLeftOut(at);
     for (const line of lines.toReversed()) take(line);
   };
-
-  const roughBytes = (entry: TranscriptEntry): number =>
-    64 + ("text" in entry ? entry.text.length : 0) + ("input" in entry ? entry.input.length : 0);
 
   async function begin(): Promise<void> {
     if (begun) return;
@@ -251,28 +297,20 @@ export function writeTranscript({ folderPath, serving, maxBytes, log }: Transcri
         const line = encode(entry);
         const length = Buffer.byteLength(line);
         if (takenBytes + length + 512 <= maxBytes - reserveBytes) {
-          takeRing(entry.at, maxBytes - reserveBytes - length);
+          takeRecent(entry.at, maxBytes - reserveBytes - length);
           take(line);
           return;
         }
       }
-      // Texts are served when it is sure that they are written.
-      const bytes = roughBytes(entry);
-      ring.push({ entry, bytes });
-      ringUsed += bytes;
-      let out = 0;
-      while (ringUsed > ringBytes && out < ring.length - 1) {
-        const oldest = ring[out] as (typeof ring)[number];
-        ringUsed -= oldest.bytes;
-        leaveOut(oldest.bytes);
-        out++;
-      }
-      if (out > 0) ring = ring.slice(out);
+      recent ??= keepRecent(recentBytes, leaveOut);
+      // Texts are served when it is sure that they are written; a long one at once, so that what is kept is bounded.
+      const text = JSON.stringify(entry);
+      recent.push(text.length <= 2 * ENTRY_BYTES ? text : JSON.stringify(serveEntry(serving, entry)));
     },
     isFull: () => bufferBytes >= BUFFER_BYTES,
     flush,
     async close(at) {
-      takeRing(at, maxBytes);
+      takeRecent(at, maxBytes);
       await flush();
     },
   };
@@ -316,8 +354,6 @@ function parseEntry(line: string): TranscriptEntry | null {
 }
 
 const CHUNK_BYTES = 65_536;
-/** A line is an entry of at most `ENTRY_BYTES` and its names, as JSON. */
-const LONGEST_LINE = 16 * ENTRY_BYTES;
 const FOLLOW_EVERY_MS = 100;
 
 /** What a transcript holds now, entry by entry; nothing when there is none. */
