@@ -9,8 +9,15 @@ export interface Usage {
   readonly inputTokens: number;
   readonly cachedInputTokens: number;
   readonly outputTokens: number;
-  /** null where the provider names no price. */
+  /** null where the provider names no price, or its beginning is not known. */
   readonly costUsd: number | null;
+  /**
+   * What it counts; absent: one attempt. `attempts`: earlier ones in the session that stated nothing may be in it, so sums
+   * are true. `session`: everything that was used in the session.
+   */
+  readonly of?: "attempts" | "session";
+  /** As a provider states it: the price counts the session although the tokens do not. Never on what is kept. */
+  readonly costOf?: "session";
 }
 
 /** One line of the transcript: the same words for every provider. Texts are scrubbed and cut; `cutBytes` is what was left out. */

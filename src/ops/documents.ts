@@ -1,5 +1,6 @@
 /** The records as JSON documents: what every surface shows. Times are ISO-8601 in UTC with milliseconds. Fields are only ever added. */
 import type { Usage } from "../core/agent.ts";
+import { summedUsage } from "../core/usage.ts";
 import type { AccountView, Instant } from "../core/ports.ts";
 import type {
   AttemptRecord,
@@ -154,7 +155,13 @@ export const worktreeKeys = {
 };
 
 const usageShape = nullable(
-  object({ inputTokens: integer, cachedInputTokens: integer, outputTokens: integer, costUsd: anything }),
+  object({
+    inputTokens: integer,
+    cachedInputTokens: integer,
+    outputTokens: integer,
+    costUsd: anything,
+    "of?": oneOf(["attempts", "session"]),
+  }),
 );
 
 export interface RunTreeDocument extends RunDocument {
@@ -248,20 +255,6 @@ export interface RunSurroundings {
 const usageOf = (attempt: AttemptRecord): Usage | null =>
   attempt.usageTotal == null ? null : (parsedOutput(attempt.usageTotal) as Usage | null);
 
-/** What attempts used together; a price only where each says one. */
-function summed(attempts: readonly AttemptRecord[]): Usage | null {
-  const all = attempts.map(usageOf).filter((one) => one !== null);
-  if (all.length === 0) return null;
-  const sum = (key: "inputTokens" | "cachedInputTokens" | "outputTokens") =>
-    all.reduce((total, one) => total + one[key], 0);
-  return {
-    inputTokens: sum("inputTokens"),
-    cachedInputTokens: sum("cachedInputTokens"),
-    outputTokens: sum("outputTokens"),
-    costUsd: all.some((one) => one.costUsd === null) ? null : all.reduce((total, one) => total + (one.costUsd ?? 0), 0),
-  };
-}
-
 function toAttemptDocument(attempt: AttemptRecord, around: RunSurroundings): AttemptDocument {
   return {
     id: attempt.id,
@@ -345,7 +338,7 @@ function toStepDocument(step: StepRecord, attempts: readonly AttemptRecord[], ar
 export function toRunTreeDocument(tree: RunTree, around: RunSurroundings): RunTreeDocument {
   return {
     ...toRunDocument(tree.run),
-    usage: summed(tree.attempts),
+    usage: summedUsage(tree.attempts.map(usageOf).filter((one) => one !== null)),
     worktree: tree.worktree == null ? null : toWorktreeDocument(tree.worktree),
     steps: tree.steps.map((step) => toStepDocument(step, tree.attempts, around)),
   };

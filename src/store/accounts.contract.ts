@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { AgentOutcome } from "../core/agent.ts";
+import type { AgentOutcome, Usage } from "../core/agent.ts";
 import { defaultLimits as limits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
 import type { Store } from "../core/ports.ts";
@@ -661,6 +661,69 @@ forEachStore("sessions and what agents leave", (open) => {
     });
     expect(attempt).toMatchObject({ accountId: WORK, sessionRef: "s-1" });
     expect((await tree(stage, runId)).run).toMatchObject({ kind: "agent", accountWish: WORK });
+  });
+
+  /** Attempts of one run, one after another, each with what its provider stated; answers what is kept of each. */
+  async function usagesOf(
+    stage: Stage,
+    stated: readonly (Usage | null)[],
+    {
+      sessionId = null,
+      meanwhile,
+    }: { sessionId?: string | null; meanwhile?: (index: number) => Promise<unknown> } = {},
+  ) {
+    const runId = await addRun(stage, {}, { attempts: 20 });
+    for (const [index, usage] of stated.entries()) {
+      const one = await only(stage);
+      await start(stage, one, one.before?.sessionId ?? sessionId);
+      await meanwhile?.(index);
+      await settle(stage, one, failed("network", { usage, sessionId: usage === null ? null : "s-1" }));
+      stage.clock.advance(10 * HOUR);
+      await wake(stage);
+    }
+    return (await tree(stage, runId)).attempts.map(
+      ({ usageTotal }) => JSON.parse(usageTotal ?? "null") as Usage | null,
+    );
+  }
+  const tokens = (outputTokens: number, more: Partial<Usage> = {}): Usage => ({
+    inputTokens: 2 * outputTokens,
+    cachedInputTokens: 0,
+    outputTokens,
+    costUsd: null,
+    ...more,
+  });
+  const session = { of: "session" } as const;
+
+  test("tokens that a provider counts over a session are kept as each attempt's own, also where the session is seen at the end only", async () => {
+    const stated = [tokens(7, session), tokens(14, session), tokens(30, session)];
+    const own = [tokens(7), tokens(7), tokens(16)];
+    expect(await usagesOf(await openWork(open), stated)).toEqual(own);
+    expect(await usagesOf(await openWork(open), stated, { sessionId: "s-1" })).toEqual(own);
+  });
+
+  test("so is a price", async () => {
+    const price = (usd: number) => tokens(7, { costUsd: usd, costOf: "session" });
+    const kept = await usagesOf(await openWork(open), [price(0.1), price(0.3), price(0.3)], { sessionId: "s-1" });
+    expect(kept).toEqual([tokens(7, { costUsd: 0.1 }), tokens(7, { costUsd: 0.2 }), tokens(7, { costUsd: 0 })]);
+  });
+
+  test("an attempt that states nothing is in the next one, which says so; the sum stays true", async () => {
+    const stated = [tokens(7, session), null, tokens(30, session), tokens(31, session)];
+    const kept = await usagesOf(await openWork(open), stated, { sessionId: "s-1" });
+    expect(kept).toEqual([tokens(7), null, tokens(23, { of: "attempts" }), tokens(1)]);
+  });
+
+  test("a session whose beginning nobody saw, and a count that has fallen, are said to be the session's", async () => {
+    const stage = await openWork(open);
+    const stated = [tokens(7, session), tokens(14, session), tokens(3, session), tokens(5, session)];
+    // As a session that was there before its count was kept.
+    const meanwhile = async (index: number) => index === 1 && stage.run(sql`update sessions set usage_total = null`);
+    expect(await usagesOf(stage, stated, { sessionId: "s-1", meanwhile })).toEqual([
+      tokens(7),
+      tokens(14, session),
+      tokens(3, session),
+      tokens(2),
+    ]);
   });
 
   test("a retried run keeps its account", async () => {

@@ -1,4 +1,5 @@
 /** Attempts: handed out, started, adopted, ended. Every write compares the step's token; a repeated end answers from its receipt. */
+import type { Usage } from "../core/agent.ts";
 import { ensure } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Guarded } from "../core/ports.ts";
@@ -6,6 +7,7 @@ import type { Assignment, AttemptRecord } from "../core/records.ts";
 import { attemptTable, endAttempt, next, runStatusOf, stepTable } from "../core/run.ts";
 import { worktreeOf } from "../core/target.ts";
 import type { AttemptEvent, EndedBy, FailureClass, Outcome, RunStatus, StepStatus } from "../core/run.ts";
+import { noUsage, ownUsage, type SessionUsage } from "../core/usage.ts";
 import { journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, type Steps } from "./operation.ts";
 import { endUnder } from "./accounts.ts";
@@ -153,9 +155,14 @@ function* bindSession(of: Held, sessionId: string): Steps<Sql[] | null> {
   if (accountId === null) return [];
   const provider = providerOf(accountId);
   const key = sql`provider = ${provider} and account_id = ${accountId} and session_id = ${sessionId}`;
+  // A session that a provider goes on with under another id counts on; one that we know of without a row began before us.
+  const usage =
+    of.attempt.sessionRef !== null
+      ? sql`(select usage_total from sessions where provider = ${provider} and account_id = ${accountId} and session_id = ${of.attempt.sessionRef})`
+      : sql`${of.step.sessionRef === sessionId ? null : JSON.stringify(noUsage)}`;
   yield* all(
-    sql`insert into sessions (provider, account_id, session_id, owner_step_id, live_attempt_id, created_at)
-        values (${provider}, ${accountId}, ${sessionId}, ${of.step.id}, ${of.attempt.id}, ${of.now})
+    sql`insert into sessions (provider, account_id, session_id, owner_step_id, live_attempt_id, usage_total, created_at)
+        values (${provider}, ${accountId}, ${sessionId}, ${of.step.id}, ${of.attempt.id}, ${usage}, ${of.now})
         on conflict (provider, account_id, session_id) do nothing`,
   );
   const session = yield* one<Row>(sql`select live_attempt_id from sessions where ${key} ${forUpdate}`);
@@ -317,6 +324,44 @@ function agentEndOf({ agent }: Outcome): string | null {
   return JSON.stringify({ resetAt, resetSource, httpStatus, refusedTools });
 }
 
+interface UsageEnd {
+  readonly usage: Usage | null;
+  readonly writes: readonly Sql[];
+}
+const noUsageEnd: UsageEnd = { usage: null, writes: [] };
+
+/** What the attempt itself used, and what is kept of its session so that the next one in it can be told apart. */
+function* usageOf(attempt: AttemptRecord, step: StepRow, outcome: Outcome, now: number): Steps<UsageEnd> {
+  const { accountId } = attempt;
+  const stated = outcome.agent?.usage ?? null;
+  const sessionId = outcome.agent?.sessionId ?? attempt.sessionRef;
+  if (accountId === null || outcome.kind === "never_started") return noUsageEnd;
+  // Nothing ties it to others; what counts a session then counts one that nobody knows.
+  if (sessionId === null)
+    return { usage: stated === null ? null : ownUsage(stated, { total: noUsage, unstated: false }), writes: [] };
+  const provider = providerOf(accountId);
+  const row = yield* one<Row>(
+    sql`select usage_total, unstated from sessions
+        where provider = ${provider} and account_id = ${accountId} and session_id = ${sessionId} ${forUpdate}`,
+  );
+  // It ended before its session was seen: the session began with it, unless the step had it before.
+  const begun = step.sessionRef === sessionId ? null : noUsage;
+  const kept = row?.["usage_total"] as string | null | undefined;
+  const before: SessionUsage = {
+    total: kept === undefined ? begun : kept === null ? null : (JSON.parse(kept) as Usage),
+    unstated: Number(row?.["unstated"] ?? 0) !== 0,
+  };
+  const total = stated ?? before.total;
+  return {
+    usage: stated === null ? null : ownUsage(stated, before),
+    writes: [
+      sql`insert into sessions (provider, account_id, session_id, owner_step_id, usage_total, unstated, created_at)
+          values (${provider}, ${accountId}, ${sessionId}, ${step.id}, ${jsonOf(total)}, ${stated === null ? 1 : 0}, ${now})
+          on conflict (provider, account_id, session_id) do update set usage_total = excluded.usage_total, unstated = excluded.unstated`,
+    ],
+  };
+}
+
 /** Ends one attempt on a desk, and what follows from it: its step, its run, and what `endRun` moves. */
 function endOn(
   desk: Desk,
@@ -326,6 +371,7 @@ function endOn(
   token: number,
   outcome: Outcome,
   limits: Limits,
+  { usage, writes: usageWrites }: UsageEnd,
   under: { readonly untilAt: number | null | undefined; readonly writes: readonly Sql[] } = none,
 ): Settled {
   const { now, run, log, writes } = desk;
@@ -370,7 +416,7 @@ function endOn(
     sql`update attempts set status = ${attemptStatus}, class = ${end.attempt.class}, counted = ${end.attempt.counted ? 1 : 0},
           exit_status = ${outcome.exitStatus}, signal = ${outcome.signal}, message = ${outcome.message}, tail = ${outcome.tail},
           stdout_bytes = ${outcome.stdoutBytes}, stderr_bytes = ${outcome.stderrBytes}, ended_by = ${outcome.endedBy}, reaped = ${outcome.reaped},
-          proof = ${outcome.proof}, usage_total = ${jsonOf(outcome.agent?.usage)}, agent_end = ${agentEndOf(outcome)}, session_ref = ${sessionId},
+          proof = ${outcome.proof}, usage_total = ${jsonOf(usage)}, agent_end = ${agentEndOf(outcome)}, session_ref = ${sessionId},
           started_at = coalesce(started_at, ${outcome.startedAt}), token = ${token}, finished_at = ${endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now)}
         where id = ${attempt.id} and token <= ${token} and finished_at is null`,
     sql`delete from claims where attempt_id = ${attempt.id}`,
@@ -380,6 +426,7 @@ function endOn(
           sql`update sessions set live_attempt_id = null
                 where provider = ${providerOf(attempt.accountId)} and account_id = ${attempt.accountId} and session_id = ${attempt.sessionRef} and live_attempt_id = ${attempt.id}`,
         ]),
+    ...usageWrites,
     ...under.writes,
   );
   const settles = end.step.event !== "return" && end.step.event !== "wait";
@@ -456,7 +503,8 @@ export const settleAttempt = operation(
       attempt.accountId === null
         ? none
         : yield* endUnder(attempt.accountId, outcome, `${step.id}:${attempt.number}`, limits, at.desk.now);
-    const answer = endOn(at.desk, attempt, at.steps, step, token, outcome, limits, under);
+    const usage = yield* usageOf(attempt, step, outcome, at.desk.now);
+    const answer = endOn(at.desk, attempt, at.steps, step, token, outcome, limits, usage, under);
     const [changed] = yield* finish(...at.desk.writes, receipt(step.id, token, digest, answer, at.desk.now));
     ensure(changed === 1, "a live attempt under its lock can end");
     return answer;
@@ -513,16 +561,10 @@ function* takeOne(input: { hostId: string; limits: Limits }): Steps<boolean> {
   if (step === undefined || attempt.finishedAt !== null) return false;
   const token = step.token + 1;
   const started = attempt.status !== "reserved";
+  const outcome: Outcome = started ? silence : { ...silence, kind: "never_started" };
+  const usage = yield* usageOf(attempt, step, outcome, at.desk.now);
   yield* all(sql`update steps set token = ${token} where id = ${step.id} and token = ${step.token}`);
-  endOn(
-    at.desk,
-    attempt,
-    at.steps,
-    step,
-    token,
-    started ? silence : { ...silence, kind: "never_started" },
-    input.limits,
-  );
+  endOn(at.desk, attempt, at.steps, step, token, outcome, input.limits, usage);
   yield* finish(...at.desk.writes);
   return true;
 }

@@ -16,11 +16,13 @@ function shortened(text: string): string {
     : [...lines.slice(0, TOOL_LINES), `[... ${lines.length - TOOL_LINES} more lines ...]`].join("\n");
 }
 
-/** `1234 in (900 cached), 56 out, $0.02`; unknown money is left out, never 0. */
-export function usageText({ inputTokens, cachedInputTokens, outputTokens, costUsd }: Usage): string {
+const COUNTED = { attempts: ", with attempts before that stated none", session: ", of the whole session" } as const;
+
+/** `1234 and 900 cached in, 56 out, $0.02`; unknown money is left out, never 0. */
+export function usageText({ inputTokens, cachedInputTokens, outputTokens, costUsd, of }: Usage): string {
   const cached = cachedInputTokens > 0 ? ` and ${cachedInputTokens} cached` : "";
   const cost = costUsd === null ? "" : `, $${costUsd.toFixed(costUsd < 1 ? 4 : 2)}`;
-  return `${inputTokens}${cached} in, ${outputTokens} out${cost}`;
+  return `${inputTokens}${cached} in, ${outputTokens} out${cost}${of === undefined ? "" : COUNTED[of]}`;
 }
 
 /** One entry as lines with their ends. */

@@ -295,6 +295,7 @@ describe("what Claude Code says", () => {
       cachedInputTokens: 100,
       outputTokens: 7,
       costUsd: 0.005,
+      costOf: "session",
     });
   });
 

@@ -400,6 +400,8 @@ interface Said {
 
 /** Its own words for errors. A credit balance heals by itself once somebody pays: that is a quota, not a login. */
 const BY_WORD: Readonly<Record<string, FailureClass>> = {
+    // A session that is gone on with keeps its price, while its tokens begin anew (seen with 2.1.332).
+    costOf: "session",
   authentication_failed: "auth",
   oauth_org_not_allowed: "auth",
   billing_error: "quota",

@@ -301,3 +301,5 @@ function usageOf(event: Fields): Usage | null {
     costUsd: null,
   };
 }
+    // A session that is gone on with counts on (seen with 0.171.0).
+    of: "session",
