@@ -226,7 +226,7 @@ export function writeTranscript({ folderPath, serving, maxBytes, log }: Transcri
     let bytes = 256; // for the note in front
     let fits = true;
     for (const kept of recent?.takeNewestFirst() ?? []) {
-      const line = fits ? encode(JSON.parse(kept) as TranscriptEntry) : "";
+      const line: string = fits ? encode(JSON.parse(kept) as TranscriptEntry) : "";
       fits &&= takenBytes + bytes + Buffer.byteLength(line) <= upToBytes;
       if (fits) {
         bytes += Buffer.byteLength(line);
