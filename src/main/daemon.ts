@@ -1,4 +1,5 @@
 /** Being the daemon: from its lock to the last line of its log. */
+import { setFlagsFromString } from "node:v8";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
 import type { DaemonLog } from "../ops/daemon-log.ts";
@@ -25,6 +26,12 @@ const LINGER_MS = 2_000;
 
 const IDLE_LOOK_MS = 200;
 
+/**
+ * By how much of what lives the heap may grow before it is cleaned, in per cent. By V8's own reckoning a daemon of 13 MiB
+ * is let grow to 47; cleaning it takes 6 ms.
+ */
+const HEAP_GROWTH_PERCENT = 40;
+
 /** With other hosts on the store everything is looked at that often, in case a notification was lost. */
 const SWEEP_MS = 30_000;
 
@@ -43,6 +50,7 @@ export async function beDaemon(
   // What this process was told of itself is for nobody that it starts.
   for (const name of Object.keys(env)) if (/^DROVER_(?!HOME$|STORE$|TEST_)/.test(name)) delete env[name];
   process.umask(0o077);
+  setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
   const { AppError } = await import("../core/errors.ts");
   const settings = await world.settings();
   await requireState(places, "write");
