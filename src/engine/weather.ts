@@ -80,31 +80,31 @@ export function createWeather({ clock, random, limits, log, halted, onFull, onAw
     storm = null;
   }
 
+  /** Does it if the store is there; null when it is away. The answer in an object, since it may be null itself. */
+  async function once<T>(what: string, work: () => Promise<T>): Promise<{ readonly answer: T } | null> {
+    try {
+      const answer = await work();
+      clear();
+      return { answer };
+    } catch (error) {
+      if (!passes(error)) throw error;
+      blow(what, error);
+      return null;
+    }
+  }
+
   return {
     async persist(what, work) {
       for (let nth = 1; ; nth++) {
         if (halted.aborted) throw new Halted(what);
-        try {
-          const answer = await work();
-          clear();
-          return answer;
-        } catch (error) {
-          if (!passes(error)) throw error;
-          blow(what, error);
-        }
+        const done = await once(what, work);
+        if (done !== null) return done.answer;
         await rest(pauseFor(nth));
       }
     },
     async attempt(what, work) {
-      try {
-        const answer = await work();
-        clear();
-        return answer;
-      } catch (error) {
-        if (!passes(error)) throw error;
-        blow(what, error);
-        return null;
-      }
+      const done = await once(what, work);
+      return done === null ? null : done.answer;
     },
     fine: clear,
     mishap(what, error, nth) {

@@ -3,14 +3,13 @@ import { createHash } from "node:crypto";
 import { AppError, ensure } from "../core/errors.ts";
 import type { IdKind } from "../core/ids.ts";
 import type { Limits } from "../core/limits.ts";
-import type { RunPolicy } from "../core/loop.ts";
 import { loopTable } from "../core/loop-states.ts";
 import type { Page, PageRequest, RunDraft } from "../core/ports.ts";
-import type { OriginKind, RunRecord, RunTree } from "../core/records.ts";
+import type { RunRecord, RunTree } from "../core/records.ts";
 import type { FailureClass, FinalStatus, RunStatus } from "../core/run.ts";
 import { isFinal, isLiveAttempt } from "../core/run.ts";
 import { afterRun } from "../core/run-end.ts";
-import { accountOf, type Target } from "../core/target.ts";
+import { accountOf, promptOf, type Target } from "../core/target.ts";
 import { journal, type Journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, type Context, type Steps } from "./operation.ts";
 import { pageOf, readCursor } from "./page.ts";
@@ -34,18 +33,12 @@ export const suffixKey = (id: string): string => id.slice(-26).split("").toRever
 
 // --- making ----------------------------------------------------------------------------------------------------------
 
-export interface NewRun {
-  readonly kind: RunRecord["kind"];
-  readonly target: Target;
-  readonly policy: RunPolicy;
-  readonly originKind: OriginKind;
-  readonly originId: string | null;
-  readonly idempotencyKey: string | null;
+/** A run to be made: what its draft says, with its parent found, and where it comes from. */
+export interface NewRun extends Omit<RunDraft, "parentRunId" | "limits"> {
   readonly loop: { readonly id: string; readonly name: string } | null;
   readonly slotAt: number | null;
   readonly parent: { readonly id: string; readonly rootRunId: string; readonly depth: number } | null;
   readonly retryOf: string | null;
-  readonly hostPin: string | null;
   /** Waits until the loop's earlier runs have ended. */
   readonly waitsTurn: boolean;
   /** One of a chain: runs that are caught up one after another. */
@@ -91,12 +84,12 @@ export function newRun(
   const writes = [
     sql`insert into runs (id, kind, origin_kind, origin_id, idempotency_key, loop_id, loop_name, slot_at, parent_run_id, root_run_id,
           depth, retry_of, target, policy, definition_digest, status, reason, wake_at, priority, queued_at, not_before, chained,
-          waits_turn, suffix_key, host_pin, account_wish, created_at)
+          waits_turn, suffix_key, host_pin, account_wish, prompt_digest, created_at)
         values (${runId}, ${kind}, ${draft.originKind}, ${draft.originId}, ${draft.idempotencyKey}, ${loop?.id ?? null}, ${loop?.name ?? null},
           ${draft.slotAt}, ${parent?.id ?? null}, ${parent?.rootRunId ?? runId}, ${parent === null ? 0 : parent.depth + 1}, ${draft.retryOf},
           ${JSON.stringify(target)}, ${JSON.stringify(policy)}, ${digestOf([target, policy])}, ${waits ? "waiting" : "queued"}, ${reason},
           ${waits ? notBefore : null}, ${policy.priority}, ${now}, ${notBefore}, ${draft.chained ? 1 : 0}, ${draft.waitsTurn ? 1 : 0},
-          ${suffixKey(runId)}, ${hostPin}, ${account}, ${now})`,
+          ${suffixKey(runId)}, ${hostPin}, ${account}, ${promptOf(target)}, ${now})`,
     sql`insert into steps (id, run_id, key, kind, status, reason, wake_at, cap_key, turn_at, not_before, max_attempts, account_id, created_at)
         values (${stepId}, ${runId}, 'main', ${kind}, ${stepStatus}, ${reason}, ${waits ? notBefore : null}, ${caps.key},
           ${turnAt(now, policy.priority, limits)}, ${notBefore}, ${policy.attempts}, ${account}, ${now})`,
@@ -363,6 +356,17 @@ export function* runById(runId: string): Steps<RunRecord> {
   return toRun(row);
 }
 
+/** Makes a run that belongs to no slot; the last of its operation. */
+function* makeRun(draft: NewRun, ctx: { id(kind: IdKind): string }, limits: Limits): Steps<RunRecord> {
+  const clock = yield* one<{ now: number }>(readInstant);
+  ensure(clock, "the store has a clock");
+  const made = newRun(draft, ctx, clock.now, limits);
+  yield* all(made.writes[0] as Sql);
+  const run = yield* runById(made.runId);
+  yield* finish(...made.writes.slice(1));
+  return run;
+}
+
 export const addRun = operation("runs.add", function* (input: RunDraft, ctx): Steps<{
   run: RunRecord;
   repeated: boolean;
@@ -382,17 +386,11 @@ export const addRun = operation("runs.add", function* (input: RunDraft, ctx): St
     }
   }
   const parent = yield* parentOf(input.parentRunId, input.limits);
-  const clock = yield* one<{ now: number }>(readInstant);
-  ensure(clock, "the store has a clock");
-  const made = newRun(
+  const run = yield* makeRun(
     { ...input, loop: null, slotAt: null, parent, retryOf: null, waitsTurn: false, chained: false, notBefore: null },
     ctx,
-    clock.now,
     input.limits,
   );
-  yield* all(made.writes[0] as Sql);
-  const run = yield* runById(made.runId);
-  yield* finish(...made.writes.slice(1));
   return { run, repeated: false };
 });
 
@@ -408,9 +406,13 @@ export const retryRun = operation(
       throw new AppError("conflict", "run_live", `the run ${old.id} has not ended: it is ${old.status}`, {
         hint: `Cancel it first: drover cancel ${old.id}`,
       });
-    const clock = yield* one<{ now: number }>(readInstant);
-    ensure(clock, "the store has a clock");
-    const made = newRun(
+    const digest = promptOf(old.target);
+    const prompt = digest === null ? null : yield* one<Row>(sql`select bytes from prompts where digest = ${digest}`);
+    if (prompt === undefined)
+      throw new AppError("conflict", "prompt_gone", `the prompt of the run ${old.id} is not kept any more`, {
+        hint: "Prompts are kept for limits.promptRetentionMs after the last run with them. Run it anew with its prompt.",
+      });
+    return yield* makeRun(
       {
         kind: old.kind,
         target: old.target,
@@ -428,13 +430,8 @@ export const retryRun = operation(
         notBefore: null,
       },
       ctx,
-      clock.now,
       input.limits,
     );
-    yield* all(made.writes[0] as Sql);
-    const run = yield* runById(made.runId);
-    yield* finish(...made.writes.slice(1));
-    return run;
   },
 );
 
