@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { commandOf } from "../../test/drafts.ts";
 import { sh, until } from "../../test/fixtures/hostile/arena.ts";
 import type { Launch, Spawner } from "../core/ports.ts";
 import { ATTEMPT_MARK } from "./processes.ts";
@@ -45,17 +46,7 @@ describe.skipIf(!mayMount)("a full disk", () => {
     folder,
     input: "",
     variables: { [ATTEMPT_MARK]: folder.split(".")[0] ?? "" },
-    target: {
-      kind: "command",
-      argv: [...sh(script)],
-      shell: false,
-      cwd,
-      env: {},
-      envPass: [],
-      secrets: {},
-      expect: [],
-      output: "files",
-    },
+    target: commandOf(sh(script), { cwd }),
   });
   const judge = (folder: string, plant: boolean) => spawner.judge({ folder, bootId: spawner.bootId, plant });
 

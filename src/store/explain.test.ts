@@ -1,9 +1,9 @@
 /** No statement of the daemon scans a table that grows: each is explained by SQLite with no statistics, as on a fresh store. */
 import { describe, expect, test } from "vitest";
+import { commandOf, outcomeOf, runDraft } from "../../test/drafts.ts";
 import { defaultLimits as limits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
-import type { Outcome } from "../core/run.ts";
-import { agentTarget, type CommandTarget } from "../core/target.ts";
+import { agentTarget } from "../core/target.ts";
 import { mintId } from "./driver.ts";
 import { migrate, migrationsOf, ownMigrations } from "./migrate.ts";
 import { byName, type OperationTable } from "./operation.ts";
@@ -41,33 +41,8 @@ const BOUNDED = [
   "worktrees_untidied",
 ];
 
-const target: CommandTarget = {
-  kind: "command",
-  argv: ["true"],
-  shell: false,
-  cwd: "/",
-  env: {},
-  envPass: [],
-  secrets: {},
-  expect: [],
-  output: "files",
-};
-const outcome: Outcome = {
-  kind: "failed",
-  class: "exit",
-  endedBy: "self",
-  exitStatus: 1,
-  signal: null,
-  message: null,
-  output: null,
-  tail: null,
-  stdoutBytes: 0,
-  stderrBytes: 0,
-  reaped: 0,
-  proof: null,
-  startedAt: 1,
-  endedAt: null,
-};
+const target = commandOf(["true"]);
+const outcome = outcomeOf({ kind: "failed", class: "exit", exitStatus: 1, startedAt: 1 });
 const hostId = "host_00000000000000000000000001";
 
 function explained() {
@@ -113,17 +88,11 @@ function scansOf(connection: ReturnType<typeof openSqlite>, text: string): strin
 describe("statements of the daemon", () => {
   test("none scans runs, steps, attempts, events, slots or loops", () => {
     const { call, texts, connection, advance } = explained();
-    const draft = {
-      kind: "command",
-      target,
+    const draft = runDraft(target, {
       policy: runPolicy.parse({ attempts: 2, backoffMs: 0, labels: ["a"] }),
-      originKind: "person",
-      originId: null,
       idempotencyKey: "k",
-      parentRunId: null,
       hostPin: hostId,
-      limits,
-    };
+    });
     call("hosts.join", {
       hostId,
       name: "one",
@@ -239,11 +208,20 @@ describe("statements of the daemon", () => {
       ["accounts.enable", { accountId: "claude:work", enabled: false }],
       ["accounts.hold", { accountId: "claude:default", untilAt: null, reason: "r" }],
       ["accounts.answered", { accountId: "claude:work" }],
+      ["accounts.holdProvider", { provider: "claude", untilAt: null, reason: "r" }],
+      ["accounts.providerHolds", {}],
+      ["accounts.releaseProvider", { provider: "claude" }],
+      ["admission.setLimit", { resource: "provider:claude", limit: 1 }],
+      ["admission.removeLimit", { resource: "provider:claude" }],
       ["worktrees.list", { hostId, limit: 5, cursor: null }],
       ["worktrees.list", { hostId: null, limit: 5, cursor: null }],
       ["worktrees.toTidy", { hostId, limit: 5 }],
     ] as const)
       call(name, input);
+    // Of all: those that are named, and those that nothing names.
+    for (const name of ["named", "free"]) call("prompts.put", { digest: name, content: "", bytes: 1 });
+    advance(2 * 86_400_000);
+    call("prompts.collect", { limits });
     for (const status of [null, "running", "failed"] as const)
       for (const label of [null, "a"])
         call("runs.list", { loopId: null, status, label, since: 1, limit: 10, cursor: null });

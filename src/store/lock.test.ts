@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { endChild } from "../../test/children.ts";
 import { buildWorker } from "../../test/writer.ts";
 import { acquireLock } from "./lock.ts";
 import type { Lock, LockOwner } from "./lock.ts";
@@ -24,16 +25,9 @@ beforeEach(() => {
   file = join(root, String(++made), "daemon.lock");
 });
 afterEach(async () => {
-  for (const child of children.splice(0)) await kill(child);
+  for (const child of children.splice(0)) await endChild(child);
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
-
-async function kill(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const ended = once(child, "exit");
-  child.kill("SIGKILL");
-  await ended;
-}
 
 /** A process that wants the lock; answers what it got. It stays until it is killed when it holds it. */
 async function hold(): Promise<{ readonly child: ChildProcess; readonly said: string }> {
@@ -58,7 +52,7 @@ test("one process holds it; the others are told who", async () => {
 
 test("kill -9 frees it at once, whatever the side file says", async () => {
   const { child } = await hold();
-  await kill(child);
+  await endChild(child);
   expect(existsSync(`${file}.pid`)).toBe(true);
   const release = await take();
   release();
@@ -91,7 +85,7 @@ test("whoever waits is asked each time, and gets it when it is free", async () =
   const lock = await acquireLock(file, {
     async onBusy(owner) {
       owners.push(owner);
-      if (owners.length === 2) await kill(child);
+      if (owners.length === 2) await endChild(child);
       return true;
     },
   });
@@ -104,7 +98,7 @@ test("a side file of nonsense is nobody", async () => {
   const { child } = await hold();
   writeFileSync(`${file}.pid`, "not a number");
   expect(await acquireLock(file)).toEqual({ held: false, owner: null });
-  await kill(child);
+  await endChild(child);
 });
 
 test("a file that cannot be a lock is an error, not a lock", async () => {

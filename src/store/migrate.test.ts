@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { outcomeOf, runDraft } from "../../test/drafts.ts";
 import { makeDatabase, startPostgres } from "../../test/postgres.ts";
 import type { Cluster } from "../../test/postgres.ts";
 import { migrations, table } from "../../test/store/table.ts";
@@ -303,23 +304,7 @@ describe.each(Object.entries(places))("on %s", (_, makePlace) => {
     expect((await store.runs.get({ runId: "run_done" }))?.attempts[0]).toMatchObject({ agentEnd: null });
     const [live] = await store.attempts.ofHost({ hostId: host });
     expect(live?.attempt.id).toBe("att_run_live");
-    const outcome = {
-      kind: "succeeded",
-      class: null,
-      endedBy: "self",
-      exitStatus: 0,
-      signal: null,
-      message: null,
-      output: null,
-      tail: null,
-      stdoutBytes: 0,
-      stderrBytes: 0,
-      reaped: 0,
-      proof: null,
-      startedAt: null,
-      endedAt: null,
-    } as const;
-    const settled = await store.attempts.settle({ attemptId: "att_run_live", token: 1, outcome, limits });
+    const settled = await store.attempts.settle({ attemptId: "att_run_live", token: 1, outcome: outcomeOf(), limits });
     expect(settled).toEqual({ answer: "done", step: "succeeded", run: "succeeded" });
     const { mine } = await store.admission.pass({ hostId: host, limits });
     expect(mine.map((one) => one.run.id)).toEqual(["run_next"]);
@@ -327,23 +312,14 @@ describe.each(Object.entries(places))("on %s", (_, makePlace) => {
       env: {},
       limitEnds: 0,
     });
-    await store.runs.add({
+    const agent = agentTarget.parse({
       kind: "agent",
-      target: agentTarget.parse({
-        kind: "agent",
-        provider: "claude",
-        prompt: { digest: "a".repeat(64), bytes: 1, head: "" },
-        account: "work",
-        cwd: "/",
-      }),
-      policy: runPolicy.parse({}),
-      originKind: "person",
-      originId: null,
-      idempotencyKey: null,
-      parentRunId: null,
-      hostPin: host,
-      limits,
+      provider: "claude",
+      prompt: { digest: "a".repeat(64), bytes: 1, head: "" },
+      account: "work",
+      cwd: "/",
     });
+    await store.runs.add(runDraft(agent, { hostPin: host }));
     expect(await store.admission.pass({ hostId: host, limits })).toMatchObject({
       granted: 0,
       refused: [{ refusal: { code: "held" } }],

@@ -1,42 +1,16 @@
 import { expect, test, vi } from "vitest";
+import { commandOf, outcomeOf, runDraft } from "../../test/drafts.ts";
 import { defaultLimits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
 import type { Store } from "../core/ports.ts";
 import type { Outcome } from "../core/run.ts";
 import type { Schedule } from "../core/schedule.ts";
-import type { CommandTarget } from "../core/target.ts";
 import { forEachStore, type OpenTestStore } from "./contract.ts";
 import { asStore, type operations } from "./operations.ts";
 
 const limits = defaultLimits;
-const target: CommandTarget = {
-  kind: "command",
-  argv: ["true"],
-  shell: false,
-  cwd: "/",
-  env: {},
-  envPass: [],
-  secrets: {},
-  expect: [],
-  output: "files",
-};
-const ended = (over: Partial<Outcome> = {}): Outcome => ({
-  kind: "succeeded",
-  class: null,
-  endedBy: "self",
-  exitStatus: 0,
-  signal: null,
-  message: null,
-  output: null,
-  tail: "",
-  stdoutBytes: 0,
-  stderrBytes: 0,
-  reaped: 0,
-  proof: null,
-  startedAt: 1,
-  endedAt: null,
-  ...over,
-});
+const target = commandOf(["true"]);
+const ended = (over: Partial<Outcome> = {}): Outcome => outcomeOf({ tail: "", startedAt: 1, ...over });
 const failed = ended({ kind: "failed", class: "exit", exitStatus: 1, message: "exit 1" });
 
 interface Stage {
@@ -253,17 +227,8 @@ forEachStore("loops and slots", (open) => {
 });
 
 forEachStore("attempts under tokens", (open) => {
-  const draft = (stage: Stage) => ({
-    kind: "command" as const,
-    target,
-    policy: runPolicy.parse({ attempts: 2, backoffMs: 1_000 }),
-    originKind: "person" as const,
-    originId: null,
-    idempotencyKey: null,
-    parentRunId: null,
-    hostPin: stage.hostId,
-    limits,
-  });
+  const draft = (stage: Stage) =>
+    runDraft(target, { policy: runPolicy.parse({ attempts: 2, backoffMs: 1_000 }), hostPin: stage.hostId });
 
   test("a settled attempt answers a repeat from its receipt, and other evidence is an event", async () => {
     const stage = await openStage(open);

@@ -5,6 +5,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { endChild } from "../../test/children.ts";
 import { makeDatabase, startPostgres } from "../../test/postgres.ts";
 import type { Cluster } from "../../test/postgres.ts";
 import { migrations, table } from "../../test/store/table.ts";
@@ -37,12 +38,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   for (const one of closing.splice(0)) await one.close();
-  for (const child of children.splice(0)) {
-    if (child.exitCode !== null || child.signalCode !== null) continue;
-    const ended = once(child, "exit");
-    child.kill("SIGKILL");
-    await ended;
-  }
+  for (const child of children.splice(0)) await endChild(child);
 });
 afterAll(() => cluster?.stop());
 

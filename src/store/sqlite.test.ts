@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { endChild } from "../../test/children.ts";
 import { migrations, table } from "../../test/store/table.ts";
 import { buildWorker } from "../../test/writer.ts";
 import type { AppError } from "../core/errors.ts";
@@ -36,12 +37,7 @@ beforeEach(() => {
 });
 afterEach(async () => {
   for (const one of closing.splice(0)) await one.close();
-  for (const child of children.splice(0)) {
-    if (child.exitCode !== null || child.signalCode !== null) continue;
-    const ended = once(child, "exit");
-    child.kill("SIGKILL");
-    await ended;
-  }
+  for (const child of children.splice(0)) await endChild(child);
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 

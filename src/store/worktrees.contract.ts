@@ -1,9 +1,8 @@
 import { expect, test } from "vitest";
+import { commandOf, runDraft } from "../../test/drafts.ts";
 import { defaultLimits as limits } from "../core/limits.ts";
-import { runPolicy } from "../core/loop.ts";
 import type { MadeWorktree, Store } from "../core/ports.ts";
 import type { RunRecord } from "../core/records.ts";
-import { commandTarget } from "../core/target.ts";
 import { forEachStore, type OpenTestStore, type StoreClock } from "./contract.ts";
 import { asStore, type operations } from "./operations.ts";
 import { sql, type Sql } from "./sql.ts";
@@ -42,17 +41,8 @@ async function openStage(open: OpenTestStore<typeof operations>): Promise<Stage>
 
 async function addRun({ store, clock }: Stage): Promise<RunRecord> {
   clock.advance(1);
-  const { run } = await store.runs.add({
-    kind: "command",
-    target: commandTarget.parse({ kind: "command", argv: ["true"], cwd: "/repo/deep", worktree: "auto" }),
-    policy: runPolicy.parse({}),
-    originKind: "person",
-    originId: null,
-    idempotencyKey: null,
-    parentRunId: null,
-    hostPin: HOST,
-    limits,
-  });
+  const target = commandOf(["true"], { cwd: "/repo/deep", worktree: "auto" });
+  const { run } = await store.runs.add(runDraft(target, { hostPin: HOST }));
   return run;
 }
 

@@ -1,6 +1,6 @@
 /** Anthropic Messages, as Claude Code speaks it. */
-import type { Answer, Fault, ModelApi, Refusal, StreamEvent, Talk, ToolCall } from "./model-api.ts";
-import { list, members, text, USAGE } from "./model-api.ts";
+import type { Answer, Fault, Heard, ModelApi, Refusal, StreamEvent, Talk, ToolCall } from "./model-api.ts";
+import { list, members, talkOf, text, USAGE } from "./model-api.ts";
 
 const usage = (outputTokens: number) => ({
   input_tokens: USAGE.input,
@@ -15,35 +15,18 @@ const event = (name: string, data: Record<string, unknown> = {}): StreamEvent =>
   data: { type: name, ...data },
 });
 
-function read(body: unknown): Talk {
-  const request = members(body);
-  const userTexts: string[] = [];
-  let newResults = 0;
-  let allResults = 0;
+function* heard(request: Readonly<Record<string, unknown>>): Iterable<Heard> {
   for (const message of list(request["messages"]).map(members)) {
     if (message["role"] !== "user") continue;
     const content = message["content"];
     const blocks = typeof content === "string" ? [{ type: "text", text: content }] : list(content).map(members);
     for (const block of blocks) {
-      if (block["type"] === "tool_result") {
-        newResults += 1;
-        allResults += 1;
-      } else if (block["type"] === "text") {
-        const said = text(block["text"]);
-        userTexts.push(said);
-        // Notices of the command line stand beside results and begin nothing new.
-        if (!said.trimStart().startsWith("<system-reminder>")) newResults = 0;
-      }
+      const said = text(block["text"]);
+      if (block["type"] === "tool_result") yield { kind: "result" };
+      else if (block["type"] === "text")
+        yield { kind: "text", text: said, notice: said.trimStart().startsWith("<system-reminder>") };
     }
   }
-  return {
-    model: text(request["model"]),
-    streams: request["stream"] === true,
-    tools: list(request["tools"]).map((tool) => text(members(tool)["name"])),
-    userTexts,
-    newResults,
-    allResults,
-  };
 }
 
 const call = (talk: Talk, name: string, input: Record<string, unknown>): ToolCall | null =>
@@ -133,7 +116,7 @@ function refusal(fault: Fault): Refusal {
 /** `POST <base>/v1/messages` */
 export const messagesApi: ModelApi = {
   pathEnd: "/messages",
-  read,
+  read: (body) => talkOf(members(body), heard(members(body))),
   writing: (talk, file, content) => call(talk, "Write", { file_path: file, content }),
   running: (talk, command) => call(talk, "Bash", { command, description: "run what the prompt says" }),
   stream,

@@ -21,6 +21,12 @@ export interface Talk {
   readonly allResults: number;
 }
 
+/** What a request's history has of the user: a text, or the result of a tool. */
+export type Heard =
+  | { readonly kind: "result" }
+  /** `notice`: the command line's own words, which stand beside results and begin nothing new. */
+  | { readonly kind: "text"; readonly text: string; readonly notice: boolean };
+
 /** Why a request is refused: one word for what each API says in its own way. */
 export type Fault =
   | { readonly kind: "rate_limit"; readonly retryAfterSeconds: number }
@@ -79,3 +85,27 @@ export const list = (value: unknown): readonly unknown[] => (Array.isArray(value
 
 /** A value as a text; empty when it is none. */
 export const text = (value: unknown): string => (typeof value === "string" ? value : "");
+
+/** What a request says about its conversation. @param heard its history, in its order */
+export function talkOf(request: Readonly<Record<string, unknown>>, heard: Iterable<Heard>): Talk {
+  const userTexts: string[] = [];
+  let newResults = 0;
+  let allResults = 0;
+  for (const one of heard) {
+    if (one.kind === "result") {
+      newResults += 1;
+      allResults += 1;
+    } else {
+      userTexts.push(one.text);
+      if (!one.notice) newResults = 0;
+    }
+  }
+  return {
+    model: text(request["model"]),
+    streams: request["stream"] === true,
+    tools: list(request["tools"]).map((tool) => text(members(tool)["name"])),
+    userTexts,
+    newResults,
+    allResults,
+  };
+}

@@ -1,6 +1,6 @@
 /** OpenAI Responses, as Codex speaks it. */
-import type { Answer, Fault, ModelApi, Refusal, StreamEvent, Talk, ToolCall } from "./model-api.ts";
-import { list, members, text, USAGE } from "./model-api.ts";
+import type { Answer, Fault, Heard, ModelApi, Refusal, StreamEvent, Talk, ToolCall } from "./model-api.ts";
+import { list, members, talkOf, text, USAGE } from "./model-api.ts";
 
 const usage = {
   input_tokens: USAGE.input,
@@ -12,31 +12,15 @@ const usage = {
 
 const RESULTS = new Set<unknown>(["function_call_output", "custom_tool_call_output"]);
 
-function read(body: unknown): Talk {
-  const request = members(body);
-  const userTexts: string[] = [];
-  let newResults = 0;
-  let allResults = 0;
+function* heard(request: Readonly<Record<string, unknown>>): Iterable<Heard> {
   for (const item of list(request["input"]).map(members)) {
-    if (RESULTS.has(item["type"])) {
-      newResults += 1;
-      allResults += 1;
-    } else if (item["type"] === "message" && item["role"] === "user") {
+    if (RESULTS.has(item["type"])) yield { kind: "result" };
+    else if (item["type"] === "message" && item["role"] === "user") {
       const content = item["content"];
       const said = typeof content === "string" ? [content] : list(content).map((part) => text(members(part)["text"]));
-      userTexts.push(...said);
-      // What the command line says about the surroundings begins nothing new.
-      if (!said.every((one) => one.startsWith("<environment_context>"))) newResults = 0;
+      for (const one of said) yield { kind: "text", text: one, notice: one.startsWith("<environment_context>") };
     }
   }
-  return {
-    model: text(request["model"]),
-    streams: request["stream"] === true,
-    tools: list(request["tools"]).map((tool) => text(members(tool)["name"])),
-    userTexts,
-    newResults,
-    allResults,
-  };
 }
 
 /** How long Codex waits for a command before it tells the model that it goes on; the most that it takes. */
@@ -171,7 +155,7 @@ function refusal(fault: Fault): Refusal {
 /** `POST <base>/responses` */
 export const responsesApi: ModelApi = {
   pathEnd: "/responses",
-  read,
+  read: (body) => talkOf(members(body), heard(members(body))),
   writing: (talk, file, content) => running(talk, `printf %s ${quoted(content)} > ${quoted(file)}`),
   running,
   stream,

@@ -5,11 +5,12 @@ import { loopPolicy, runPolicy } from "../../src/core/loop.ts";
 import type { Launch, Store } from "../../src/core/ports.ts";
 import type { LoopRecord, RunTree } from "../../src/core/records.ts";
 import type { Schedule } from "../../src/core/schedule.ts";
-import { type AgentTarget, agentTarget, type CommandTarget } from "../../src/core/target.ts";
+import { type AgentTarget, agentTarget, type CommandTarget, type Target } from "../../src/core/target.ts";
 import { type Engine, startEngine } from "../../src/engine/engine.ts";
 import type { EnginePorts, HeartbeatRequest, PointName } from "../../src/engine/ports.ts";
 import { operations } from "../../src/store/operations.ts";
 import { openMemoryStore } from "../../src/store/sqlite.ts";
+import { commandOf, runDraft } from "../drafts.ts";
 import { chanceOf } from "./chance.ts";
 import { commandsOnly, createMachine, habitOf, type Machine, type Plan } from "./machine.ts";
 import { clockOf, type Context, createContext, createHostTime, createTime, type HostTime, type Time } from "./time.ts";
@@ -63,17 +64,8 @@ export interface Stage {
   rows<Row>(query: Parameters<ReturnType<typeof openMemoryStore>["rows"]>[0]): readonly Row[];
 }
 
-export const target = (argument: string): CommandTarget => ({
-  kind: "command",
-  argv: ["work", argument],
-  shell: false,
-  cwd: "/",
-  env: {},
-  envPass: [],
-  secrets: {},
-  expect: argument === "checked" ? ["output"] : [],
-  output: "files",
-});
+export const target = (argument: string): CommandTarget =>
+  commandOf(["work", argument], { expect: argument === "checked" ? ["output"] : [] });
 
 /** The prompt of every simulated agent, and the digest that it is kept by. */
 export const PROMPT = "Do what is to be done.";
@@ -154,6 +146,13 @@ export function createStage(options: StageOptions = {}): Stage {
     () => undefined,
     () => engine?.poke("all"),
   );
+
+  async function add(target: Target, policy: Record<string, unknown>): Promise<string> {
+    const { run: made } = await people.runs.add(
+      runDraft(target, { policy: runPolicy.parse(policy), hostPin: hostId, limits }),
+    );
+    return made.id;
+  }
 
   function startHeartbeat(context: Context, request: HeartbeatRequest) {
     let live = true;
@@ -236,34 +235,10 @@ export function createStage(options: StageOptions = {}): Stage {
         await run(Math.max(10, withinMs / 5_000));
       }
     },
-    async addRun(argument, policy = {}) {
-      const { run: made } = await people.runs.add({
-        kind: "command",
-        target: target(argument),
-        policy: runPolicy.parse(policy),
-        originKind: "person",
-        originId: null,
-        idempotencyKey: null,
-        parentRunId: null,
-        hostPin: hostId,
-        limits,
-      });
-      return made.id;
-    },
+    addRun: (argument, policy = {}) => add(target(argument), policy),
     async addAgentRun(habit, policy = {}, over = {}) {
       await people.prompts.put({ digest: PROMPT_DIGEST, content: btoa(PROMPT), bytes: PROMPT.length });
-      const { run: made } = await people.runs.add({
-        kind: "agent",
-        target: agent(habit, over),
-        policy: runPolicy.parse(policy),
-        originKind: "person",
-        originId: null,
-        idempotencyKey: null,
-        parentRunId: null,
-        hostPin: hostId,
-        limits,
-      });
-      return made.id;
+      return add(agent(habit, over), policy);
     },
     addLoop: (schedule, argument, policy = {}) =>
       people.loops.add({

@@ -6,13 +6,14 @@ import { defaultLimits, type Limits } from "../../src/core/limits.ts";
 import { loopPolicy, runPolicy, type LoopPolicy } from "../../src/core/loop.ts";
 import type { Launch, Store } from "../../src/core/ports.ts";
 import type { Schedule } from "../../src/core/schedule.ts";
-import { agentTarget, type CommandTarget, type Target } from "../../src/core/target.ts";
+import { agentTarget, type Target } from "../../src/core/target.ts";
 import { startEngine, type Engine } from "../../src/engine/engine.ts";
 import type { EnginePorts, HeartbeatRequest } from "../../src/engine/ports.ts";
 import { operations } from "../../src/store/operations.ts";
 import type { Operation, OperationTable } from "../../src/store/operation.ts";
 import { openMemoryStore, type MemoryStore } from "../../src/store/sqlite.ts";
 import { Crash } from "../../src/store/sqlite-group.ts";
+import { commandOf, runDraft } from "../drafts.ts";
 import { type Chance, chanceOf } from "./chance.ts";
 import { type Broken, type Checks, createChecks } from "./checks.ts";
 import { commandsOnly, createMachine, habitOf, type Machine, type Plan } from "./machine.ts";
@@ -90,15 +91,6 @@ export interface World {
   drain(): Promise<void>;
 }
 
-const COMMAND: Pick<CommandTarget, "cwd" | "env" | "envPass" | "secrets" | "expect" | "output" | "shell"> = {
-  cwd: "/",
-  env: {},
-  envPass: [],
-  secrets: {},
-  expect: [],
-  output: "files",
-  shell: false,
-};
 const PROMPT_DIGEST = "a".repeat(64);
 const ACCOUNT = "claude:default";
 /** Of two folders, so that agents stand in each other's way now and then. */
@@ -111,7 +103,7 @@ const targetOf = (habit: string, chance: Chance): Target =>
         cwd: chance.pick(["/a", "/b"]),
         worktree: "off",
       })
-    : { kind: "command", argv: ["work", habit], ...COMMAND };
+    : commandOf(["work", habit]);
 const HABITS = ["quick", "quick", "mixed", "mixed", "long", "hang", "fail", "tree", "agent", "agent"] as const;
 
 export function createWorld(options: WorldOptions): World {
@@ -737,17 +729,14 @@ export function createWorld(options: WorldOptions): World {
       const habit = people.pick(HABITS);
       const target = targetOf(habit, people);
       await wish("runs.add", (store) =>
-        store.runs.add({
-          kind: target.kind,
-          target,
-          policy: runPolicy.parse({ attempts: people.int(1, 3), timeoutMs: 4 * HOUR, backoffMs: 1_000 }),
-          originKind: "person",
-          originId: null,
-          idempotencyKey: people.hit(0.3) ? `key ${people.int(1, 50)}` : null,
-          parentRunId: null,
-          hostPin: people.pick(hosts).id,
-          limits: simLimits,
-        }),
+        store.runs.add(
+          runDraft(target, {
+            policy: runPolicy.parse({ attempts: people.int(1, 3), timeoutMs: 4 * HOUR, backoffMs: 1_000 }),
+            idempotencyKey: people.hit(0.3) ? `key ${people.int(1, 50)}` : null,
+            hostPin: people.pick(hosts).id,
+            limits: simLimits,
+          }),
+        ),
       );
       return;
     }

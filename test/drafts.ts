@@ -1,0 +1,48 @@
+/** What tests hand to a store, whole: a test names only what it is about. */
+import { defaultLimits } from "../src/core/limits.ts";
+import { runPolicy } from "../src/core/loop.ts";
+import type { RunDraft } from "../src/core/ports.ts";
+import type { Outcome } from "../src/core/run.ts";
+import { type CommandTarget, commandTarget, type Target } from "../src/core/target.ts";
+
+const plain = commandTarget.parse({ kind: "command", argv: ["true"], cwd: "/" });
+
+/** A command in `/` with nothing of its own. */
+export const commandOf = (argv: Readonly<CommandTarget["argv"]>, over: Partial<CommandTarget> = {}): CommandTarget => ({
+  ...plain,
+  argv: [...argv],
+  ...over,
+});
+
+/** A run that a person adds, on any host. */
+export const runDraft = (target: Target, over: Partial<RunDraft> = {}): RunDraft => ({
+  kind: target.kind,
+  target,
+  policy: runPolicy.parse({}),
+  originKind: "person",
+  originId: null,
+  idempotencyKey: null,
+  parentRunId: null,
+  hostPin: null,
+  limits: defaultLimits,
+  ...over,
+});
+
+/** A success that left nothing behind it. */
+export const outcomeOf = (over: Partial<Outcome> = {}): Outcome => ({
+  kind: "succeeded",
+  class: null,
+  endedBy: "self",
+  exitStatus: 0,
+  signal: null,
+  message: null,
+  output: null,
+  tail: null,
+  stdoutBytes: 0,
+  stderrBytes: 0,
+  reaped: 0,
+  proof: null,
+  startedAt: null,
+  endedAt: null,
+  ...over,
+});
