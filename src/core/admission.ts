@@ -176,7 +176,7 @@ export function describeRefusal(refusal: Refusal): string {
     case "host_down":
       return "the daemon of its host is not running";
     case "held":
-      return `${refusal.subject.replace(/^account:/, "")} is held ${refusal.untilAt === null ? "until it is released" : `until ${new Date(refusal.untilAt).toISOString()}`}: ${refusal.reason}`;
+      return `${refusal.subject.replace(/^account:/, "").replace(/^provider:/, "the provider ")} is held ${refusal.untilAt === null ? "until it is released" : `until ${new Date(refusal.untilAt).toISOString()}`}: ${refusal.reason}`;
     case "account_disabled":
       return `the account ${refusal.accountId} is disabled`;
     case "account_missing":

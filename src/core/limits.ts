@@ -56,6 +56,8 @@ export const defaultLimits = {
   logRetentionMs: 14 * 86_400_000,
   /** Attempts that are prepared and handed to the spawner at one time; looked at; judged after a start. */
   startsAtOnce: 16,
+  /** How long a prompt is kept after the end of the last run with it; one that a loop names stays. */
+  promptRetentionMs: 30 * 86_400_000,
   looksAtOnce: 50,
   recoverAtOnce: 32,
   hooksAtOnce: 4,

@@ -340,6 +340,8 @@ export type Guarded = "done" | "superseded" | "already_ended";
 
 export interface Store {
   readonly hosts: {
+  /** Those of its provider, which hold every account of it. */
+  readonly providerHolds: readonly HoldRecord[];
     /** Registers this start of the host: a higher incarnation, its caps, status `up`. Answers the row as it was before. */
     join(input: JoinHost): Promise<{ readonly incarnation: number; readonly previous: HostRecord | null }>;
     report(input: {
@@ -472,6 +474,8 @@ export interface Store {
     /** Live attempts of a host, oldest first. */
     ofHost(input: { readonly hostId: string }): Promise<readonly Assignment[]>;
     /** reserved -> starting, before the spawner is asked. `cancelled`: a cancel came first. */
+    /** Takes a limit away; `removed` false: there was none. */
+    removeLimit(input: { readonly resource: string }): Promise<{ readonly removed: boolean }>;
     start(input: {
       readonly attemptId: string;
       readonly token: number;
@@ -557,11 +561,25 @@ export interface Store {
   };
   readonly worktrees: {
     /** The run's row, made in state `making` when there is none; before anything is on the disk. */
+    /** No account of the provider takes new work until then (null: until it is released). Answers the holds that are on. */
+    holdProvider(input: {
+      readonly provider: Provider;
+      readonly untilAt: Instant | null;
+      readonly reason: string;
+    }): Promise<readonly HoldRecord[]>;
+    /** Ends the holds of the provider; those of its accounts stay. */
+    releaseProvider(input: { readonly provider: Provider }): Promise<{ readonly ended: number }>;
+    /** The holds of whole providers that are on. */
+    providerHolds(input: Record<string, never>): Promise<readonly HoldRecord[]>;
     begin(input: {
       readonly runId: string;
       readonly hostId: string;
       readonly cwd: string;
       readonly path: string;
+    /** Removes, in a bounded batch, what no loop names and no run needs that is live or has ended within `promptRetentionMs`. */
+    collect(input: {
+      readonly limits: Pick<Limits, "promptRetentionMs" | "janitorBatch">;
+    }): Promise<{ readonly removed: number; readonly more: boolean }>;
     }): Promise<WorktreeRecord>;
     /** `making` -> `made`, before a process works in it. null: there is none after all (`auto`); the row goes. */
     made(input: { readonly runId: string; readonly made: MadeWorktree | null }): Promise<WorktreeRecord | null>;

@@ -169,7 +169,7 @@ export interface AttemptRecord {
 export interface EventRecord {
   /** Opaque; orders the feed. */
   readonly cursor: string;
-  readonly subjectKind: "run" | "loop" | "host" | "account";
+  readonly subjectKind: "run" | "loop" | "host" | "account" | "provider";
   readonly subjectId: string;
   readonly number: number;
   readonly type: string;

@@ -103,6 +103,9 @@ export const worktreeOf = (of: Target): WorktreeMode => of.worktree ?? "off";
 /** The id of the account that an agent works under: `claude:work`. */
 export const accountOf = (of: AgentTarget): string => `${of.provider}:${of.account}`;
 
+/** The digest of the prompt that a target needs; null where it needs none. */
+export const promptOf = (of: Target): string | null => (of.kind === "agent" ? of.prompt.digest : null);
+
 const shown = (words: readonly string[]): string =>
   words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 

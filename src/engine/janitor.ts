@@ -1,4 +1,4 @@
-/** Removes the folders of attempts that ended long ago. */
+/** Removes what is not needed any more: the folders of attempts that ended long ago, prompts that nothing names. */
 import type { Limits } from "../core/limits.ts";
 import type { Clock, Files, Store } from "../core/ports.ts";
 import type { Log } from "./ports.ts";
@@ -32,7 +32,9 @@ export function createJanitor({ clock, store, files, limits, runner, log, within
         for (const folder of doomed) await files.remove(folder, true);
         if (doomed.length > 0) log("info", "folders_removed", { count: doomed.length });
       }
-      within(rest.length > 0 ? limits.watchMs : limits.janitorMs);
+      const prompts = await store.prompts.collect({ limits });
+      if (prompts.removed > 0) log("info", "prompts_removed", { count: prompts.removed });
+      within(rest.length > 0 || prompts.more ? limits.watchMs : limits.janitorMs);
     },
   };
 }

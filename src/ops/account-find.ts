@@ -1,7 +1,7 @@
 /** From what a person typed to one account. */
 import { AppError } from "../core/errors.ts";
 import type { AccountView, Store } from "../core/ports.ts";
-import type { AccountRecord } from "../core/records.ts";
+import type { AccountRecord, HoldRecord } from "../core/records.ts";
 import type { Provider } from "../core/target.ts";
 
 /** The user's own login, as long as nobody changed it and no limit was seen. */
@@ -19,18 +19,21 @@ export const untouchedDefault = (provider: Provider): AccountRecord => ({
   createdAt: 0,
 });
 
-const viewOfDefault = (provider: Provider): AccountView => ({
+const viewOfDefault = (provider: Provider, providerHolds: readonly HoldRecord[]): AccountView => ({
   account: untouchedDefault(provider),
   holds: [],
+  providerHolds: providerHolds.filter((hold) => hold.subjectId === provider),
   active: 0,
   cap: null,
 });
 
-function noSuchAccount(id: string, path: string): AppError {
+function noSuchAccount(id: string, path: string, providers: readonly string[] = []): AppError {
   const [provider = "", name = ""] = id.includes(":") ? id.split(":", 2) : ["PROVIDER", id];
   return new AppError("not_found", "no_such_account", `there is no account ${JSON.stringify(id)}`, {
     path,
-    hint: `\`drover account add ${provider} ${name}\` makes it; \`drover account ls\` lists those that there are.`,
+    hint: providers.includes(id)
+      ? `${id} is a provider: \`drover agent hold ${id}\` and \`drover agent release ${id}\` are for all of its accounts.`
+      : `\`drover account add ${provider} ${name}\` makes it; \`drover account ls\` lists those that there are.`,
   });
 }
 
@@ -43,15 +46,17 @@ export async function findAccountOf(
 ): Promise<AccountView> {
   const found = await store.accounts.get({ accountId: `${provider}:${name}` });
   if (found !== null) return found;
-  if (name === "default") return viewOfDefault(provider);
+  if (name === "default") return viewOfDefault(provider, await store.accounts.providerHolds({}));
   throw noSuchAccount(`${provider}:${name}`, path);
 }
 
 /** All accounts, and of each of these providers the user's own login, whether or not it has a row. */
 export async function allAccounts(store: Store, providers: readonly Provider[]): Promise<readonly AccountView[]> {
-  const known = await store.accounts.list({});
+  const [known, holds] = await Promise.all([store.accounts.list({}), store.accounts.providerHolds({})]);
   const ids = new Set(known.map(({ account }) => account.id));
-  const untouched = providers.filter((provider) => !ids.has(`${provider}:default`)).map(viewOfDefault);
+  const untouched = providers
+    .filter((provider) => !ids.has(`${provider}:default`))
+    .map((one) => viewOfDefault(one, holds));
   return [...known, ...untouched].toSorted((a, b) => (a.account.id < b.account.id ? -1 : 1));
 }
 
@@ -68,7 +73,7 @@ export async function findAccount(
   const all = await allAccounts(store, providers);
   const found = all.filter(({ account }) => account.id === ref || account.name === ref);
   const [first] = found;
-  if (first === undefined) throw noSuchAccount(ref, path);
+  if (first === undefined) throw noSuchAccount(ref, path, providers);
   if (found.length === 1) return first;
   throw new AppError("conflict", "ambiguous", `${JSON.stringify(ref)} may mean several accounts`, {
     path,

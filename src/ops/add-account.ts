@@ -2,8 +2,9 @@ import { lstatSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { AppError } from "../core/errors.ts";
 import type { Places } from "./places.ts";
+import { answerAccount } from "./account-answer.ts";
 import { PROVIDERS } from "./agent-target.ts";
-import { accountShape, toAccountDocument } from "./documents.ts";
+import { accountShape } from "./documents.ts";
 import { badInput, choice, folder, integer, pairs, required, text } from "./fields.ts";
 import { defineOperation } from "./operation.ts";
 import { checkWith } from "./work.ts";
@@ -73,7 +74,7 @@ export const operation = defineOperation({
       secrets: input.secret ?? {},
       cap: input.cap ?? null,
     });
-    return toAccountDocument({ account, holds: [], active: 0, cap: input.cap ?? null });
+    return answerAccount(context, account.id);
   },
 });
 

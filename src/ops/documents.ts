@@ -5,6 +5,7 @@ import type { AccountView, Instant } from "../core/ports.ts";
 import type {
   AttemptRecord,
   EventRecord,
+  HoldRecord,
   LoopRecord,
   RunRecord,
   RunTree,
@@ -491,6 +492,8 @@ export interface AccountDocument {
   readonly active: number;
   readonly cap: number | null;
   readonly holds: readonly HoldDocument[];
+  /** Those of its provider: they hold every account of it. */
+  readonly providerHolds: readonly HoldDocument[];
   /** Limits in a row without success between them. */
   readonly limitEnds: number;
   readonly env: Readonly<Record<string, string>>;
@@ -509,7 +512,14 @@ export interface HoldDocument {
   readonly createdAt: string;
 }
 
-export const toAccountDocument = ({ account, holds, active, cap }: AccountView): AccountDocument => ({
+export const toHoldDocument = (hold: HoldRecord): HoldDocument => ({
+  untilAt: isoOrNull(hold.untilAt),
+  reason: hold.reason,
+  source: hold.source,
+  createdAt: iso(hold.createdAt),
+});
+
+export const toAccountDocument = ({ account, holds, providerHolds, active, cap }: AccountView): AccountDocument => ({
   id: account.id,
   provider: account.provider,
   name: account.name,
@@ -518,18 +528,18 @@ export const toAccountDocument = ({ account, holds, active, cap }: AccountView):
   status: account.status,
   active,
   cap,
-  holds: holds.map((hold) => ({
-    untilAt: isoOrNull(hold.untilAt),
-    reason: hold.reason,
-    source: hold.source,
-    createdAt: iso(hold.createdAt),
-  })),
+  holds: holds.map(toHoldDocument),
+  providerHolds: providerHolds.map(toHoldDocument),
   limitEnds: account.limitEnds,
   env: account.env,
   secrets: account.secrets,
   lastUsedAt: isoOrNull(account.lastUsedAt),
   createdAt: account.createdAt === 0 ? null : iso(account.createdAt),
 });
+
+export const holdsShape: Shape = listOf(
+  object({ untilAt: nullable(instant), reason: string, source: string, createdAt: instant }),
+);
 
 export const accountKeys = {
   id: string,
@@ -540,7 +550,8 @@ export const accountKeys = {
   status: oneOf(["ok", "throttled", "quota", "auth", "unknown"]),
   active: integer,
   cap: nullable(integer),
-  holds: listOf(object({ untilAt: nullable(instant), reason: string, source: string, createdAt: instant })),
+  holds: holdsShape,
+  providerHolds: holdsShape,
   limitEnds: integer,
   env: anything,
   secrets: anything,

@@ -37,7 +37,13 @@ export const emptyStore: Store = {
     hooksDone: noChange,
   },
   steps: { wake: noChange },
-  admission: { pass: noChange, explain: async () => null, setLimit: noChange, usage: async () => [] },
+  admission: {
+    pass: noChange,
+    explain: async () => null,
+    setLimit: noChange,
+    removeLimit: noChange,
+    usage: async () => [],
+  },
   attempts: {
     ofHost: async () => [],
     start: noChange,
@@ -59,8 +65,11 @@ export const emptyStore: Store = {
     release: noChange,
     remove: noChange,
     answered: noChange,
+    holdProvider: noChange,
+    releaseProvider: noChange,
+    providerHolds: async () => [],
   },
-  prompts: { put: noChange, get: async () => null },
+  prompts: { put: noChange, get: async () => null, collect: noChange },
   worktrees: {
     begin: noChange,
     made: noChange,

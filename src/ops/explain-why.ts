@@ -124,19 +124,20 @@ async function accountView({ store }: StoreContext, { run }: RunTree): Promise<A
 
 /** What keeps an account back, as a sentence's middle; null when nothing does. */
 function accountHeld(view: AccountView | null, now: Instant): string | null {
-  const hold = view?.holds.toSorted((a, b) => (b.untilAt ?? Infinity) - (a.untilAt ?? Infinity))[0];
+  const hold = [...(view?.holds ?? []), ...(view?.providerHolds ?? [])].toSorted(
+    (a, b) => (b.untilAt ?? Infinity) - (a.untilAt ?? Infinity),
+  )[0];
   if (view == null || hold === undefined) return null;
   const who = hold.source === "person" ? "a person holds it" : `it met a limit (${hold.source})`;
-  return `${view.account.id} is held ${holdEnd(hold.untilAt, now)}: ${who}: ${inWords(hold.reason)}`;
+  const what = hold.subjectKind === "provider" ? `the provider ${hold.subjectId}` : view.account.id;
+  return `${what} is held ${holdEnd(hold.untilAt, now)}: ${who}: ${inWords(hold.reason)}`;
 }
 
 /** What to do about a refusal of admission; null where time or others' ends do it. */
 function remedyFor(refusal: Refusal): string | null {
   switch (refusal.code) {
     case "held":
-      return refusal.subject.startsWith("account:")
-        ? `\`drover account release ${refusal.subject.slice("account:".length)}\` ends that`
-        : null;
+      return `\`drover ${refusal.subject.startsWith("provider:") ? "agent" : "account"} release ${refusal.subject.replace(/^\w+:/, "")}\` ends that`;
     case "account_disabled":
       return `\`drover account enable ${refusal.accountId}\` lets it work`;
     case "account_missing":

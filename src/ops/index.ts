@@ -171,6 +171,7 @@ export const operations: readonly Entry[] = [
     summary: "Set how much of a resource may be used at a time",
     load: () => import("./set-limit.ts"),
   },
+  { name: "limit.rm", where: "write", summary: "Take a limit away", load: () => import("./remove-limit.ts") },
   {
     name: "account.add",
     where: "write",
@@ -230,6 +231,18 @@ export const operations: readonly Entry[] = [
     where: "local",
     summary: "List agents: what is installed, which version, what it can do, whether it is logged in",
     load: () => import("./list-agents.ts"),
+  },
+  {
+    name: "agent.hold",
+    where: "write",
+    summary: "Keep all accounts of a provider free for a while, or until it is released; what runs goes on",
+    load: () => import("./hold-agent.ts"),
+  },
+  {
+    name: "agent.release",
+    where: "write",
+    summary: "End the hold of a provider; holds of its single accounts stay",
+    load: () => import("./release-agent.ts"),
   },
 
   {

@@ -1,4 +1,5 @@
 import { PROVIDERS } from "./agent-target.ts";
+import { holdsShape, toHoldDocument } from "./documents.ts";
 import { defineOperation } from "./operation.ts";
 import { boolean, listOf, nullable, object, pageOf, string } from "./shape.ts";
 
@@ -18,6 +19,7 @@ export const operation = defineOperation({
       testedVersions: nullable(string),
       loggedIn: nullable(boolean),
       detail: nullable(string),
+      holds: holdsShape,
       permissions: listOf(string),
       capabilities: object({
         resume: boolean,
@@ -33,12 +35,14 @@ export const operation = defineOperation({
     notes: ["A version that was not tried starts with --untested only. Logins of other accounts: `drover doctor`."],
   },
   async run({ agents, reading }) {
-    const rows = await reading(({ store }) => store.accounts.list({}));
+    const [rows, held] = (await reading(({ store }) =>
+      Promise.all([store.accounts.list({}), store.accounts.providerHolds({})]),
+    )) ?? [[], []];
     const items = await Promise.all(
       PROVIDERS.map(async (provider) => {
         const { program, tested, permissions, capabilities } = await agents.about(provider);
         const found = program === null ? null : await agents.find(provider);
-        const account = rows?.find((view) => view.account.id === `${provider}:default`)?.account ?? null;
+        const account = rows.find((view) => view.account.id === `${provider}:default`)?.account ?? null;
         const login = found === null || found.file === null ? null : await agents.probeLogin(provider, account);
         return {
           provider,
@@ -51,6 +55,8 @@ export const operation = defineOperation({
           testedVersions: tested === null ? null : `${tested.min} up to, not with, ${tested.below}`,
           loggedIn: login?.loggedIn ?? null,
           detail: found?.fault ?? login?.detail ?? null,
+          /** Of the provider: nothing starts under any of its accounts. */
+          holds: held.filter((hold) => hold.subjectId === provider).map(toHoldDocument),
           permissions,
           capabilities,
         };

@@ -1,5 +1,6 @@
 import { AppError } from "../core/errors.ts";
-import { badInput, integer, required, text } from "./fields.ts";
+import { integer, required } from "./fields.ts";
+import { checkResource, resourceField } from "./limit-resource.ts";
 import { defineOperation } from "./operation.ts";
 import { integer as count, object, string } from "./shape.ts";
 
@@ -8,31 +9,18 @@ export const operation = defineOperation({
   where: "write",
   summary: "Set how much of a resource may be used at a time",
   input: {
-    resource: required(
-      text("the resource: account:PROVIDER:NAME, provider:NAME, or folder:PATH", { placeholder: "RESOURCE" }),
-    ),
+    resource: resourceField,
     limit: required(integer("how many at most", { min: 0, max: 1_000_000 })),
   },
   output: object({ resource: string, limit: count }),
   cli: {
     positionals: ["resource", "limit"],
     examples: ["limit set account:claude:work 2", "limit set provider:codex 4"],
+    notes: ["`drover limit rm` takes a limit away again."],
   },
   async run({ store }, { resource, limit }) {
-    const [kind] = resource.split(":", 1);
-    if (kind === "host")
-      throw badInput(
-        "resource",
-        "a host's caps come from its configuration",
-        "Set caps.commands and caps.agents in config.yaml: `drover config path` says where it is.",
-      );
-    if (!/^(account|provider|folder):./s.test(resource))
-      throw badInput(
-        "resource",
-        `there is no resource ${JSON.stringify(resource)}`,
-        "Write it as in account:claude:work, provider:codex or folder:/srv/app.",
-      );
-    const [, provider = "", name = ""] = resource.split(":");
+    checkResource(resource);
+    const [kind, provider = "", name = ""] = resource.split(":");
     if (kind === "account" && name !== "default") {
       const found = await store.accounts.get({ accountId: `${provider}:${name}` });
       if (found === null)

@@ -294,21 +294,52 @@ forEachStore("admission of agents", (open) => {
     expect(await pass(stage)).toMatchObject({ granted: 1, wakeAt: T0 + MINUTE });
   });
 
-  test("a held provider holds every account of it", async () => {
+  test("a held provider holds every account of it, is told as the provider, and lets go when it is released", async () => {
     const stage = await openWork(open);
-    await stage.run(
-      sql`insert into holds (subject_kind, subject_id, until_at, reason, source, created_at)
-          values ('provider', 'claude', ${T0 + HOUR}, 'outage', 'person', ${T0})`,
-    );
+    const { accounts } = stage.store;
+    const held = { provider: "claude", untilAt: T0 + HOUR, reason: "outage" } as const;
+    expect(await accounts.holdProvider(held)).toMatchObject([{ subjectKind: "provider", subjectId: "claude" }]);
     await addRun(stage);
     await addRun(stage, { account: "default" });
     await addRun(stage, { provider: "codex", account: "default" });
-    const { mine, refused } = await pass(stage);
+    const { mine, refused, wakeAt } = await pass(stage);
     expect(mine.map((one) => one.attempt.accountId)).toEqual(["codex:default"]);
     expect(refused.map((one) => one.refusal)).toMatchObject([
       { code: "held", subject: "provider:claude" },
       { code: "held", subject: "provider:claude" },
     ]);
+    expect(wakeAt).toBe(T0 + HOUR);
+    const hold = { untilAt: T0 + HOUR, reason: "outage", source: "person" };
+    expect(await accounts.providerHolds({})).toMatchObject([hold]);
+    expect(await accounts.get({ accountId: WORK })).toMatchObject({ holds: [], providerHolds: [hold] });
+    // That of the account alone does not end that of the provider, and the other way round.
+    await accounts.hold({ accountId: WORK, untilAt: null, reason: "mine" });
+    await accounts.release({ accountId: WORK });
+    expect((await pass(stage)).mine).toEqual([]);
+    await accounts.hold({ accountId: WORK, untilAt: null, reason: "mine" });
+    expect(await accounts.releaseProvider({ provider: "claude" })).toEqual({ ended: 1 });
+    expect(await accounts.releaseProvider({ provider: "claude" })).toEqual({ ended: 0 });
+    expect((await pass(stage)).mine.map((one) => one.attempt.accountId)).toEqual(["claude:default"]);
+    const events = await stage.rows<{ subject_id: string; number: number; type: string }>(
+      sql`select subject_id, number, type from events where subject_kind = 'provider' order by number`,
+    );
+    expect(events.map((one) => [one.subject_id, Number(one.number), one.type])).toEqual([
+      ["claude", 1, "provider.held"],
+      ["claude", 2, "provider.released"],
+    ]);
+  });
+
+  test("a limit is taken away again", async () => {
+    const stage = await openWork(open);
+    const resource = `account:${WORK}`;
+    await stage.store.admission.setLimit({ resource, limit: 1 });
+    await addRun(stage);
+    await addRun(stage);
+    expect((await pass(stage)).mine).toHaveLength(1);
+    expect((await pass(stage)).refused).toMatchObject([{ refusal: { code: "cap", resource } }]);
+    expect(await stage.store.admission.removeLimit({ resource })).toEqual({ removed: true });
+    expect(await stage.store.admission.removeLimit({ resource })).toEqual({ removed: false });
+    expect((await pass(stage)).mine).toHaveLength(1);
   });
 
   test("disabled, not there, over its cap, over the host's cap: each has its word; others go on", async () => {
@@ -730,6 +761,7 @@ forEachStore("sessions and what agents leave", (open) => {
     const stage = await openWork(open);
     const runId = await addRun(stage, {}, { attempts: 1 });
     await work(stage, failed("exit"));
+    await stage.store.prompts.put({ digest: "a".repeat(64), content: "aGVsbG8=", bytes: 5 });
     const retried = await stage.store.runs.retry({ runId, by: "person", limits });
     expect(retried.accountWish).toBe(WORK);
     expect((await only(stage)).attempt.accountId).toBe(WORK);
@@ -744,6 +776,87 @@ forEachStore("prompts", (open) => {
     await store.prompts.put({ digest, content: "aGVsbG8=", bytes: 5 });
     await store.prompts.put({ digest, content: "aGVsbG8=", bytes: 5 });
     expect(await store.prompts.get({ digest })).toEqual({ content: "aGVsbG8=" });
+  });
+
+  const DAY = 24 * HOUR;
+  const keeping = { promptRetentionMs: 30 * DAY, janitorBatch: 2 };
+  const collect = ({ store }: Stage) => store.prompts.collect({ limits: keeping });
+  const put = async ({ store }: Stage, letter: string) => {
+    const digest = letter.repeat(64);
+    await store.prompts.put({ digest, content: "aGVsbG8=", bytes: 5 });
+    return digest;
+  };
+  const isThere = async ({ store }: Stage, digest: string) => (await store.prompts.get({ digest })) !== null;
+  const naming = (digest: string) => ({ prompt: { digest, bytes: 5, head: "hello" } });
+
+  test("what nothing names is collected a day later, in batches; putting it again begins the day anew", async () => {
+    const stage = await openWork(open);
+    const [first, second, third] = [await put(stage, "1"), await put(stage, "2"), await put(stage, "3")];
+    expect(await collect(stage)).toEqual({ removed: 0, more: false });
+    stage.clock.advance(DAY);
+    await put(stage, "3");
+    expect(await collect(stage)).toEqual({ removed: 2, more: true });
+    expect(await collect(stage)).toEqual({ removed: 0, more: false });
+    expect([await isThere(stage, first), await isThere(stage, second), await isThere(stage, third)]).toEqual([
+      false,
+      false,
+      true,
+    ]);
+    stage.clock.advance(DAY);
+    expect(await collect(stage)).toMatchObject({ removed: 1 });
+  });
+
+  test("what a live run or one that ended lately needs is kept; a retry after that is refused in words", async () => {
+    const stage = await openWork(open);
+    const digest = await put(stage, "1");
+    const runId = await addRun(stage, naming(digest), { attempts: 1 });
+    stage.clock.advance(400 * DAY);
+    expect(await collect(stage)).toMatchObject({ removed: 0 });
+    await work(stage, failed("exit"));
+    stage.clock.advance(29 * DAY);
+    expect(await collect(stage)).toMatchObject({ removed: 0 });
+    const again = await stage.store.runs.retry({ runId, by: "person", limits });
+    expect(again.retryOf).toBe(runId);
+    stage.clock.advance(30 * DAY);
+    expect(await collect(stage)).toMatchObject({ removed: 0 });
+    await work(stage, failed("exit"));
+    stage.clock.advance(30 * DAY);
+    expect(await collect(stage)).toMatchObject({ removed: 1 });
+    expect(await isThere(stage, digest)).toBe(false);
+    await expect(stage.store.runs.retry({ runId, by: "person", limits })).rejects.toMatchObject({
+      kind: "conflict",
+      code: "prompt_gone",
+    });
+  });
+
+  test("what a loop names is kept until it names another or is removed", async () => {
+    const stage = await openWork(open);
+    const [first, second] = [await put(stage, "1"), await put(stage, "2")];
+    const { id } = await stage.store.loops.add({
+      draft: {
+        name: "nightly",
+        schedule: { kind: "dynamic", firstAt: T0 + 999 * DAY },
+        target: agent(naming(first)),
+        policy: loopPolicy.parse({}),
+        hostPin: HOST,
+        managedBy: null,
+      },
+      limits,
+    });
+    stage.clock.advance(2 * DAY);
+    // The one that nothing names yet is gone by then, and is put again, as an edit does.
+    expect(await collect(stage)).toMatchObject({ removed: 1 });
+    await put(stage, "2");
+    await stage.store.loops.edit({ loopId: id, change: { target: agent(naming(second)) }, limits });
+    stage.clock.advance(31 * DAY);
+    expect(await collect(stage)).toMatchObject({ removed: 1 });
+    expect([await isThere(stage, first), await isThere(stage, second)]).toEqual([false, true]);
+    await stage.store.loops.archive({ loopId: id, limits });
+    stage.clock.advance(31 * DAY);
+    expect(await collect(stage)).toMatchObject({ removed: 0 });
+    await stage.store.loops.remove({ loopId: id });
+    stage.clock.advance(31 * DAY);
+    expect(await collect(stage)).toMatchObject({ removed: 1 });
   });
 
   test("a prompt of sixteen mebibytes goes in and comes out whole", async () => {

@@ -3,8 +3,9 @@ import { AppError, ensure } from "../core/errors.ts";
 import { isLimit, limitEnd, statusUnder, type LimitClass } from "../core/limit-end.ts";
 import type { Limits } from "../core/limits.ts";
 import type { AccountDraft, AccountView } from "../core/ports.ts";
-import type { AccountRecord } from "../core/records.ts";
+import type { AccountRecord, HoldRecord } from "../core/records.ts";
 import type { Outcome } from "../core/run.ts";
+import type { Provider } from "../core/target.ts";
 import { journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, runAll, type Steps } from "./operation.ts";
 import { toAccount, toHold, type AccountRow, type Row } from "./rows.ts";
@@ -23,9 +24,9 @@ const noAccount = (accountId: string): AppError =>
 const DEFAULT = "default";
 const isDefault = (accountId: string): boolean => accountId.endsWith(`:${DEFAULT}`);
 
-/** Events are numbered on where an account of the same name left off. */
-const lastNumber = (accountId: string): Sql =>
-  sql`(select coalesce(max(number), 0) from events where subject_kind = 'account' and subject_id = ${accountId})`;
+/** Events are numbered on where a subject of the same name left off. */
+const lastNumber = (id: string, kind: HoldRecord["subjectKind"] = "account"): Sql =>
+  sql`(select coalesce(max(number), 0) from events where subject_kind = ${kind} and subject_id = ${id})`;
 
 /** Makes the row of a user's own login, which is there without one until something is to be kept about it. */
 const insertDefault = (accountId: string): Sql => {
@@ -77,17 +78,21 @@ export const addAccount = operation("accounts.add", function* (input: AccountDra
   return toAccount(made);
 });
 
-const viewQueries = (accountId: string | null): [Sql, Sql, Sql, Sql] => {
+const providerHoldsQuery = sql`select * from holds where subject_kind = 'provider' and ${active} order by subject_id, source`;
+
+const viewQueries = (accountId: string | null): [Sql, Sql, Sql, Sql, Sql] => {
   const of = (column: Sql) => (accountId === null ? sql`` : sql`and ${column} = ${accountId}`);
   return [
     sql`select * from accounts where 1 = 1 ${of(sql`id`)} order by id`,
     sql`select * from holds where subject_kind = 'account' and ${active} ${of(sql`subject_id`)} order by subject_id, source`,
     sql`select account_id, count(*) as n from attempts where finished_at is null and account_id is not null ${of(sql`account_id`)} group by account_id`,
     sql`select key, limit_value from resources where key like 'account:%' order by key`,
+    providerHoldsQuery,
   ];
 };
 
-function viewsOf([accounts, holds, used, caps]: readonly [
+function viewsOf([accounts, holds, used, caps, ofProviders]: readonly [
+  readonly Row[],
   readonly Row[],
   readonly Row[],
   readonly Row[],
@@ -99,6 +104,7 @@ function viewsOf([accounts, holds, used, caps]: readonly [
     return {
       account,
       holds: holds.filter((one) => one["subject_id"] === account.id).map(toHold),
+      providerHolds: ofProviders.filter((one) => one["subject_id"] === account.provider).map(toHold),
       active: Number(used.find((one) => one["account_id"] === account.id)?.["n"] ?? 0),
       cap: cap === undefined ? null : (cap["limit_value"] as number),
     };
@@ -106,12 +112,12 @@ function viewsOf([accounts, holds, used, caps]: readonly [
 }
 
 export const getAccount = read("accounts.get", function* (input: { accountId: string }): Steps<AccountView | null> {
-  const found = yield* many<[Row, Row, Row, Row]>(...viewQueries(input.accountId));
+  const found = yield* many<[Row, Row, Row, Row, Row]>(...viewQueries(input.accountId));
   return viewsOf(found)[0] ?? null;
 });
 
 export const listAccounts = read("accounts.list", function* (_: Record<string, never>): Steps<AccountView[]> {
-  return viewsOf(yield* many<[Row, Row, Row, Row]>(...viewQueries(null)));
+  return viewsOf(yield* many<[Row, Row, Row, Row, Row]>(...viewQueries(null)));
 });
 
 export const enableAccount = operation(
@@ -129,9 +135,16 @@ export const enableAccount = operation(
   },
 );
 
-const hold = (accountId: string, source: string, untilAt: number | null, reason: string, now: number): Sql =>
+const hold = (
+  kind: HoldRecord["subjectKind"],
+  id: string,
+  source: string,
+  untilAt: number | null,
+  reason: string,
+  now: number,
+): Sql =>
   sql`insert into holds (subject_kind, subject_id, until_at, reason, source, created_at)
-      values ('account', ${accountId}, ${untilAt}, ${reason}, ${source}, ${now})
+      values (${kind}, ${id}, ${untilAt}, ${reason}, ${source}, ${now})
       on conflict (subject_kind, subject_id, source) do update set until_at = excluded.until_at, reason = excluded.reason,
         cleared_at = null, created_at = excluded.created_at`;
 
@@ -141,10 +154,54 @@ export const holdAccount = operation(
     const { now, account } = yield* lockAccount(input.accountId);
     const log = journal("account", account.id, account.eventNumber, now);
     log.add("account.held", { untilAt: input.untilAt, reason: input.reason, source: "person" });
-    yield* finish(hold(account.id, "person", input.untilAt, input.reason, now), ...log.writes());
+    yield* finish(hold("account", account.id, "person", input.untilAt, input.reason, now), ...log.writes());
     return account;
   },
 );
+
+/** One change of a provider at a time: it has no row that could be locked. */
+function* lockProvider(provider: string): Steps<{ now: number; number: number }> {
+  yield* all(advisoryLock(1)); // that of the admission pass
+  const [clock, numbers] = yield* many<[{ now: number }, { n: number }]>(
+    readInstant,
+    sql`select ${lastNumber(provider, "provider")} as n`,
+  );
+  return { now: clock[0]?.now ?? 0, number: Number(numbers[0]?.n ?? 0) };
+}
+
+const providerHoldsOf = (provider: string): Sql =>
+  sql`select * from holds where subject_kind = 'provider' and subject_id = ${provider} and ${active} order by source`;
+
+export const holdProvider = operation(
+  "accounts.holdProvider",
+  function* (input: { provider: Provider; untilAt: number | null; reason: string }): Steps<HoldRecord[]> {
+    const { provider, untilAt, reason } = input;
+    const { now, number } = yield* lockProvider(provider);
+    const log = journal("provider", provider, number, now);
+    log.add("provider.held", { untilAt, reason, source: "person" });
+    yield* runAll(hold("provider", provider, "person", untilAt, reason, now), ...log.writes());
+    return (yield* all<Row>(providerHoldsOf(provider))).map(toHold);
+  },
+);
+
+export const releaseProvider = operation("accounts.releaseProvider", function* (input: { provider: Provider }): Steps<{
+  ended: number;
+}> {
+  const { now, number } = yield* lockProvider(input.provider);
+  const ended = (yield* all<Row>(providerHoldsOf(input.provider))).length;
+  if (ended === 0) return { ended };
+  const log = journal("provider", input.provider, number, now);
+  log.add("provider.released");
+  yield* finish(
+    sql`update holds set cleared_at = ${now} where subject_kind = 'provider' and subject_id = ${input.provider} and cleared_at is null`,
+    ...log.writes(),
+  );
+  return { ended };
+});
+
+export const providerHolds = read("accounts.providerHolds", function* (_: Record<string, never>): Steps<HoldRecord[]> {
+  return (yield* all<Row>(providerHoldsQuery)).map(toHold);
+});
 
 /** Steps that wait for their account, or for one of its limits to be over. */
 function* wakeWaiting(accountId: string, now: number): Steps<{ woken: number; writes: Sql[] }> {
@@ -274,7 +331,7 @@ export function* endUnder(
     writes: [
       used,
       sql`update accounts set status = ${status}, limit_ends = ${end.limitEnds} where id = ${accountId}`,
-      hold(accountId, limited, end.untilAt, reason, now),
+      hold("account", accountId, limited, end.untilAt, reason, now),
       ...log.writes(),
     ],
   };

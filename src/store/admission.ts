@@ -237,6 +237,14 @@ export const setLimit = operation(
   },
 );
 
+export const removeLimit = operation("admission.removeLimit", function* (input: { resource: string }): Steps<{
+  removed: boolean;
+}> {
+  yield* all(advisoryLock(PASS));
+  const [deleted] = yield* runAll(sql`delete from resources where key = ${input.resource}`);
+  return { removed: deleted === 1 };
+});
+
 export const usage = read("admission.usage", function* (_: Record<string, never>): Steps<
   { resource: string; limit: number; used: number }[]
 > {

@@ -2,8 +2,8 @@
 import { sql } from "./sql.ts";
 import type { Sql } from "./sql.ts";
 
-/** The tables that number the events of their rows. */
-const tables = { run: sql`runs`, loop: sql`loops`, host: sql`hosts`, account: sql`accounts` };
+/** The tables that number the events of their rows; a provider has none, so its last number is read from the events. */
+const tables = { run: sql`runs`, loop: sql`loops`, host: sql`hosts`, account: sql`accounts`, provider: null };
 
 export interface Journal {
   add(type: string, data?: Readonly<Record<string, unknown>>, token?: number): void;
@@ -26,9 +26,11 @@ export function journal(kind: keyof typeof tables, id: string, lastNumber: numbe
             values (${kind}, ${id}, ${number}, ${type}, ${token ?? null}, ${JSON.stringify(data)}, ${now})`,
       );
     },
-    writes: () =>
-      inserts.length === 0
-        ? []
-        : [...inserts, sql`update ${tables[kind]} set event_number = ${number} where id = ${id}`],
+    writes() {
+      const table = tables[kind];
+      return inserts.length === 0 || table === null
+        ? inserts
+        : [...inserts, sql`update ${table} set event_number = ${number} where id = ${id}`];
+    },
   };
 }

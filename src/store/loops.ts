@@ -6,6 +6,7 @@ import { planDue as decide, type LateCause, type Plan, type PlannedSlot, type Pl
 import type { LoopChange, LoopDraft, Page, PageRequest, RunNowAnswer } from "../core/ports.ts";
 import type { LoopRecord } from "../core/records.ts";
 import { nextInstant, type Schedule } from "../core/schedule.ts";
+import { promptOf } from "../core/target.ts";
 import { journal, type Journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, runAll, type Context, type Steps } from "./operation.ts";
 import { pageOf, readCursor } from "./page.ts";
@@ -325,10 +326,10 @@ export const addLoop = operation(
     log.add("loop.added", { name: draft.name });
     yield* runAll(
       sql`insert into loops (id, name, managed_by, schedule, zone, target, policy, host_pin, definition_digest, revision, status, next_at, wake_at,
-          planned_until, anchored_at, expires_at, created_at, updated_at)
+          planned_until, anchored_at, expires_at, prompt_digest, created_at, updated_at)
         values (${id}, ${draft.name}, ${draft.managedBy}, ${JSON.stringify(schedule)}, ${schedule.kind === "cron" ? schedule.zone : null},
           ${JSON.stringify(draft.target)}, ${JSON.stringify(draft.policy)}, ${draft.hostPin}, ${digestOf([schedule, draft.target, draft.policy])}, 1, 'active',
-          ${nextAt}, ${wakeOf("active", null, nextAt, expiresAt)}, ${plannedUntil}, ${now}, ${expiresAt}, ${now}, ${now})`,
+          ${nextAt}, ${wakeOf("active", null, nextAt, expiresAt)}, ${plannedUntil}, ${now}, ${expiresAt}, ${promptOf(draft.target)}, ${now}, ${now})`,
       ...log.writes(),
     );
     return yield* loopById(id);
@@ -381,7 +382,7 @@ export const editLoop = operation(
     log.add("loop.edited", { revision: loop.revision + 1, changed: Object.keys(change) });
     yield* runAll(
       ...before.writes,
-      sql`update loops set schedule = ${JSON.stringify(schedule)}, zone = ${schedule.kind === "cron" ? schedule.zone : null}, target = ${JSON.stringify(target)},
+      sql`update loops set schedule = ${JSON.stringify(schedule)}, zone = ${schedule.kind === "cron" ? schedule.zone : null}, target = ${JSON.stringify(target)}, prompt_digest = ${promptOf(target)},
             policy = ${JSON.stringify(policy)}, definition_digest = ${digestOf([schedule, target, policy])}, revision = ${loop.revision + 1}, status = ${status},
             next_at = ${status === "finished" ? null : nextAt}, wake_at = ${wakeOf(status, null, nextAt, expiresAt)}, planned_until = ${plannedUntil},
             anchored_at = ${change.schedule === undefined ? loop.anchoredAt : now}, expires_at = ${expiresAt}, updated_at = ${now} where id = ${loop.id}`,

@@ -327,6 +327,37 @@ describe.each(Object.entries(places))("on %s", (_, makePlace) => {
     await grown.close();
   });
 
+  test("prompts of a store from before anybody asked who names them are kept where they are named", async () => {
+    const place = await makePlace();
+    const own = ownMigrations();
+    const old = await place.openOwn(Object.fromEntries(Object.entries(own).filter(([name]) => name < "0004")));
+    const at = clock.now();
+    const digests = ["1", "2", "3"].map((one) => one.repeat(64));
+    const naming = (digest: string | undefined) =>
+      JSON.stringify(
+        agentTarget.parse({ kind: "agent", provider: "claude", prompt: { digest, bytes: 1, head: "" }, cwd: "/" }),
+      );
+    await old.store.older.write({
+      queries: [
+        ...digests.map(
+          (digest) =>
+            sql`insert into prompts (digest, content, bytes, created_at) values (${digest}, 'YQ==', 1, ${at})`,
+        ),
+        sql`insert into loops (id, name, schedule, target, policy, definition_digest, revision, status, planned_until, anchored_at, created_at, updated_at)
+            values ('loop_1', 'nightly', ${JSON.stringify({ kind: "dynamic", firstAt: at })}, ${naming(digests[0])}, '{}', 'd', 1, 'paused', ${at}, ${at}, ${at}, ${at})`,
+        sql`insert into runs (id, kind, origin_kind, root_run_id, target, policy, definition_digest, status, queued_at, suffix_key, finished_at, created_at)
+            values ('run_1', 'agent', 'person', 'run_1', ${naming(digests[1])}, '{}', 'd', 'succeeded', ${at}, '1', ${at}, ${at})`,
+      ],
+    });
+    await old.close();
+    const grown = await place.openOwn(own);
+    const { prompts } = grown.store;
+    expect(await prompts.collect({ limits })).toEqual({ removed: 1, more: false });
+    const there = await Promise.all(digests.map(async (digest) => (await prompts.get({ digest })) !== null));
+    expect(there).toEqual([true, true, false]);
+    await grown.close();
+  });
+
   test("a kill between a text and its ledger row leaves neither", async () => {
     const place = await makePlace();
     await openAndClose(place, firstOnly);

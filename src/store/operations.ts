@@ -6,11 +6,14 @@ import {
   enableAccount,
   getAccount,
   holdAccount,
+  holdProvider,
   listAccounts,
+  providerHolds,
   releaseAccount,
+  releaseProvider,
   removeAccount,
 } from "./accounts.ts";
-import { admissionPass, explainAdmission, setLimit, usage } from "./admission.ts";
+import { admissionPass, explainAdmission, removeLimit, setLimit, usage } from "./admission.ts";
 import {
   adoptAttempt,
   attemptsToEnd,
@@ -44,7 +47,7 @@ import { addRun, cancelRun, countRuns, getRun, hooksDone, hooksDue, listRuns, re
 import type { StoreOf } from "./operation.ts";
 import { listSlots } from "./slots.ts";
 import { wakeSteps } from "./steps.ts";
-import { getPrompt, putPrompt } from "./prompts.ts";
+import { collectPrompts, getPrompt, putPrompt } from "./prompts.ts";
 import { resolve } from "./things.ts";
 import {
   beginWorktree,
@@ -84,7 +87,7 @@ export const operations = {
     hooksDone,
   },
   steps: { wake: wakeSteps },
-  admission: { pass: admissionPass, explain: explainAdmission, setLimit, usage },
+  admission: { pass: admissionPass, explain: explainAdmission, setLimit, removeLimit, usage },
   attempts: {
     ofHost,
     start: startAttempt,
@@ -106,8 +109,11 @@ export const operations = {
     release: releaseAccount,
     remove: removeAccount,
     answered: accountAnswered,
+    holdProvider,
+    releaseProvider,
+    providerHolds,
   },
-  prompts: { put: putPrompt, get: getPrompt },
+  prompts: { put: putPrompt, get: getPrompt, collect: collectPrompts },
   worktrees: {
     begin: beginWorktree,
     made: madeWorktree,

@@ -1,18 +1,21 @@
 /** Accounts, agents and worktrees for people. */
-import type { AccountDocument } from "../../ops/documents.ts";
+import type { AccountDocument, HoldDocument } from "../../ops/documents.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine, table } from "../text.ts";
 import { distance, facts, painted, plural, short, status, time } from "./words.ts";
 
 /** What an account can take now: `held`, `disabled`, or its status. */
 const standing = (account: AccountDocument): string =>
-  !account.enabled ? "disabled" : account.holds.length > 0 ? "held" : account.status;
+  !account.enabled ? "disabled" : holdsOf(account).length > 0 ? "held" : account.status;
 
-function until(account: AccountDocument, screen: Screen): string {
-  if (account.holds.length === 0) return "-";
-  if (account.holds.some((hold) => hold.untilAt === null)) return "released by you";
+/** What keeps it back, its provider's first: they hold others too. */
+const holdsOf = ({ holds, providerHolds }: AccountDocument): readonly HoldDocument[] => [...providerHolds, ...holds];
+
+function until(holds: readonly HoldDocument[], screen: Screen): string {
+  if (holds.length === 0) return "-";
+  if (holds.some((hold) => hold.untilAt === null)) return "released by you";
   const last =
-    account.holds
+    holds
       .map((hold) => hold.untilAt ?? "")
       .toSorted()
       .at(-1) ?? null;
@@ -35,16 +38,30 @@ export function accountTable({ items }: { readonly items: readonly AccountDocume
       status(standing(account), screen),
       String(account.active),
       account.cap === null ? "-" : String(account.cap),
-      until(account, screen),
+      until(holdsOf(account), screen),
       account.lastUsedAt === null ? "-" : distance(account.lastUsedAt, screen),
-      account.holds[0]?.reason ?? "-",
+      whyHeld(account) ?? "-",
     ]),
     screen,
   );
 }
 
+function whyHeld({ id, provider, holds, providerHolds }: AccountDocument): string | null {
+  const [first] = providerHolds;
+  return first === undefined ? (holds[0]?.reason ?? null) : `${provider}, not ${id} alone: ${first.reason}`;
+}
+
+/** Holds as lines. @param subject what they hold, where that is not what the page is about */
+const holdLines = (holds: readonly HoldDocument[], screen: Screen, subject = ""): string =>
+  holds
+    .map(
+      (hold) =>
+        `${screen.warn(`${subject}held`)} ${hold.untilAt === null ? "until it is released" : `until ${time(hold.untilAt)}, ${distance(hold.untilAt, screen)}`}: ${inertLine(hold.reason)} ${screen.dim(`(${inertLine(hold.source)})`)}\n`,
+    )
+    .join("");
+
 export function accountPage(account: AccountDocument, screen: Screen): string {
-  const { holds, env, secrets } = account;
+  const { holds, providerHolds, env, secrets } = account;
   return (
     `${screen.bold(inertLine(account.id))}  ${painted(status(standing(account), screen))}\n` +
     facts(
@@ -70,12 +87,8 @@ export function accountPage(account: AccountDocument, screen: Screen): string {
       ],
       screen,
     ) +
-    holds
-      .map(
-        (hold) =>
-          `${screen.warn("held")} ${hold.untilAt === null ? "until it is released" : `until ${time(hold.untilAt)}, ${distance(hold.untilAt, screen)}`}: ${inertLine(hold.reason)} ${screen.dim(`(${inertLine(hold.source)})`)}\n`,
-      )
-      .join("")
+    holdLines(providerHolds, screen, `the provider ${account.provider} is `) +
+    holdLines(holds, screen)
   );
 }
 
@@ -114,7 +127,19 @@ interface AgentRow {
   readonly detail: string | null;
   readonly permissions: readonly string[];
   readonly capabilities: { readonly [name: string]: boolean };
+  readonly holds: readonly HoldDocument[];
 }
+
+interface ProviderHeld {
+  readonly provider: string;
+  readonly holds: readonly HoldDocument[];
+}
+
+export const providerHeld = ({ provider, holds }: ProviderHeld, screen: Screen): string =>
+  `${screen.bold(provider)}\n${holdLines(holds, screen)}`;
+
+export const providerReleased = (answer: { readonly provider: string; readonly released: boolean }): string =>
+  `${answer.provider} ${answer.released ? "takes work again" : "was not held"}\n`;
 
 const yes = (is: boolean | null, words: readonly [string, string]): string =>
   is === null ? "-" : is ? words[0] : words[1];
@@ -131,7 +156,9 @@ export function agentTable({ items }: { readonly items: readonly AgentRow[] }, s
       { title: "WHERE", elastic: true, least: 16 },
     ],
     items.map((agent) => [
-      agent.provider,
+      agent.holds.length === 0
+        ? agent.provider
+        : { text: `${agent.provider} (held: ${until(agent.holds, screen)})`, paint: screen.warn },
       agent.found === null ? "-" : status(agent.found ? "ok" : "problem", screen, agent.found ? "yes" : "no"),
       agent.version ?? "-",
       agent.tested === false ? { text: "no", paint: screen.warn } : yes(agent.tested, ["yes", "no"]),
@@ -228,3 +255,6 @@ export function pruned(
 
 export const limitSet = (answer: { readonly resource: string; readonly limit: number }): string =>
   `${inertLine(answer.resource)}: at most ${answer.limit}\n`;
+
+export const limitRemoved = (answer: { readonly resource: string }): string =>
+  `${inertLine(answer.resource)}: no limit\n`;

@@ -1,0 +1,27 @@
+import { AppError } from "../core/errors.ts";
+import { checkResource, resourceField } from "./limit-resource.ts";
+import { defineOperation } from "./operation.ts";
+import { boolean, object, string } from "./shape.ts";
+
+export const operation = defineOperation({
+  name: "limit.rm",
+  where: "write",
+  summary: "Take a limit away",
+  input: { resource: resourceField },
+  output: object({ resource: string, removed: boolean }),
+  cli: {
+    positionals: ["resource"],
+    examples: ["limit rm provider:codex"],
+    notes: ["A folder that several agents write in then takes one at a time again."],
+  },
+  async run({ store }, { resource }) {
+    checkResource(resource);
+    const { removed } = await store.admission.removeLimit({ resource });
+    if (!removed)
+      throw new AppError("not_found", "no_such_limit", `${resource} has no limit`, {
+        path: "resource",
+        hint: "`drover limit ls` lists those that there are.",
+      });
+    return { resource, removed };
+  },
+});
