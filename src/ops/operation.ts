@@ -170,30 +170,34 @@ export interface Finding {
 
 export type DaemonAnswer = { readonly health: Health } | { readonly absent: "down" | "unresponsive" };
 
-/** What a local operation can do beside reading. */
-export interface LocalContext extends Surroundings {
+/** What the process of a command reaches beside the store: its host's daemon, and what it was started with. */
+export interface Reach {
+  readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
-  readonly caller: Caller;
-  /** Opens the store for reading and closes it afterwards. Answers null where there is none yet. */
-  reading<T>(use: (context: StoreContext) => Promise<T>): Promise<T | null>;
   /** The daemon of this host, as it answers now. */
   askDaemon(): Promise<DaemonAnswer>;
   /** Whoever holds the daemon's lock; null when nobody does. `pid` is for people. */
   lockHolder(): Promise<{ readonly pid: number | null } | null>;
-  /** Calls an operation of the daemon. Errors: AppError unreachable `daemon_down`. */
+  /** Calls an operation of the daemon. Errors: AppError unreachable `daemon_down` when nobody listens, and what the daemon answers. */
   call(name: string, input: unknown): Promise<unknown>;
-  /** Starts a daemon in the background and waits until it is healthy. */
-  startDaemon(mode: "full" | "until_idle"): Promise<{ readonly health: Health; readonly started: boolean }>;
+  /** Starts a daemon in the background, unless one is up that will do, and waits until it is healthy. */
+  startDaemon(mode: Health["mode"]): Promise<{ readonly health: Health; readonly started: boolean }>;
   /** Is the daemon, until it ends. */
-  beDaemon(mode: "full" | "until_idle"): Promise<void>;
+  beDaemon(mode: Health["mode"]): Promise<void>;
   /** Probes for `doctor` that need more than the store. */
   inspect(fix: boolean): Promise<readonly Finding[]>;
   wait(ms: number): Promise<void>;
-  readonly env: Readonly<Record<string, string | undefined>>;
   /** Whether this process reads from a terminal and writes to one. */
   readonly hasTerminal: boolean;
   /** Runs a program on this process's terminal to its end; answers its exit status, 128 and the signal's number for a signal. */
   attach(command: TerminalCommand): Promise<number>;
+}
+
+/** What a local operation can do beside reading. */
+export interface LocalContext extends Surroundings, Reach {
+  readonly caller: Caller;
+  /** Opens the store for reading and closes it afterwards. Answers null where there is none yet. */
+  reading<T>(use: (context: StoreContext) => Promise<T>): Promise<T | null>;
 }
 
 interface ContextOf {

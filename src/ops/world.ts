@@ -1,27 +1,17 @@
 /** What surfaces are given by the composition root: the ways to this host's store and daemon. */
 import type { Instant } from "../core/ports.ts";
-import type {
-  AgentTools,
-  Build,
-  Caller,
-  DaemonAnswer,
-  Finding,
-  Health,
-  StoreContext,
-  TerminalCommand,
-  WorktreeTools,
-} from "./operation.ts";
+import type { AgentTools, Build, Caller, Reach, StoreContext, WorktreeTools } from "./operation.ts";
 import type { Places } from "./places.ts";
 import type { Settings } from "./settings.ts";
 
+/** An open store, for as long as its one use takes. */
 export interface OpenContext {
   readonly context: StoreContext;
   close(): Promise<void>;
 }
 
-export interface World {
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly cwd: string;
+/** What a surface is given. */
+export interface World extends Reach {
   readonly clock: { now(): Instant };
   readonly hostZone: string;
   readonly build: Build;
@@ -36,17 +26,7 @@ export interface World {
   openReading(): Promise<OpenContext | null>;
   /** Takes the daemon's lock and opens the store for a short time; null while somebody else holds the lock. */
   openWriting(caller: Caller): Promise<OpenContext | null>;
-  askDaemon(): Promise<DaemonAnswer>;
-  lockHolder(): Promise<{ readonly pid: number | null } | null>;
-  /** Errors: AppError unreachable `daemon_down` when nobody listens, and what the daemon answers. */
-  call(name: string, input: unknown): Promise<unknown>;
-  startDaemon(mode: "full" | "until_idle"): Promise<{ readonly health: Health; readonly started: boolean }>;
-  beDaemon(mode: "full" | "until_idle"): Promise<void>;
-  inspect(fix: boolean): Promise<readonly Finding[]>;
-  wait(ms: number): Promise<void>;
   readonly agents: AgentTools;
   readonly trees: WorktreeTools;
   readonly isRoot: boolean;
-  readonly hasTerminal: boolean;
-  attach(command: TerminalCommand): Promise<number>;
 }
