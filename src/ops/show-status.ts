@@ -35,6 +35,7 @@ export const operation = defineOperation({
       counts: await store.runs.counts({}),
       next: await store.loops.nextFire({}),
       accounts: await store.accounts.list({}),
+      providers: await store.accounts.providerHolds({}),
       host: (await store.hosts.list({})).find((host) => host.id === hostId) ?? null,
     }));
     const warnings: Warning[] = [];
@@ -71,6 +72,13 @@ export const operation = defineOperation({
         hint: `${login}drover account release ${account.id}`,
       });
     }
+    for (const hold of seen?.providers ?? [])
+      if (hold.untilAt === null)
+        warnings.push({
+          code: "provider_held",
+          message: `every account of ${hold.subjectId} is held until it is released: ${inWords(hold.reason)}`,
+          hint: `drover agent release ${hold.subjectId}`,
+        });
     const short = await shortOfDisk(places.state, settings.limits.minFreeBytes);
     if (short !== null || seen?.host?.status === "disk")
       warnings.push({

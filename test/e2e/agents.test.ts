@@ -225,6 +225,21 @@ describe("accounts", () => {
     expect((await ended(id)).status).toBe("succeeded");
   });
 
+  test("a hold of the provider keeps all of its accounts from starting, and why says that it is the provider", async () => {
+    const quick = agent("quick.sh", "cat; echo ok");
+    const args = ["--agent-command", quick, "--prompt", "x", "--account", "custom:own"];
+    await home.json(["agent", "hold", "custom", "--for", "2h", "--reason", "not today"]);
+    const id = await idOf(args);
+    await until(async () => (await why(id)).includes("held"), "why says that it is held");
+    expect(await why(id)).toMatch(
+      /^It is queued because the provider custom is held until \S+: not today \(in 1h 5\dm\)(; \d+ stand before it)?; `drover agent release custom` ends that\.$/,
+    );
+    await home.json(["account", "release", "custom:own"]);
+    expect(await why(id)).toContain("the provider custom is held");
+    await home.json(["agent", "release", "custom"]);
+    expect((await ended(id)).status).toBe("succeeded");
+  });
+
   test("disabled: 7, and why says what mends it", async () => {
     const quick = agent("quick.sh", "cat; echo ok");
     await home.json(["account", "disable", "custom:own"]);

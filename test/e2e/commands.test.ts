@@ -380,6 +380,21 @@ const cases: readonly Case[] = [
     missing: [["limit", "set", "account:claude:nobody", "1"], "no_such_account"],
   },
   {
+    name: "limit.rm",
+    success: async () => {
+      await home.json(["limit", "set", "provider:codex", "3"]);
+      expect(await answer("limit.rm", ["limit", "rm", "provider:codex"])).toEqual({
+        resource: "provider:codex",
+        removed: true,
+      });
+      const { items } = await home.json<{ items: { resource: string }[] }>(["limit", "ls"]);
+      expect(items.map((one) => one.resource)).not.toContain("provider:codex");
+      expect((await home.refused(2, ["limit", "rm", "host:x:agent"])).hint).toContain("caps.agents");
+    },
+    bad: [["limit", "rm", "gpu"], "bad_input"],
+    missing: [["limit", "rm", "provider:codex"], "no_such_limit"],
+  },
+  {
     name: "account.add",
     success: async () => {
       const made = await answer<{ home: string }>("account.add", ["account", "add", "claude", "added", "--cap", "2"]);
@@ -528,6 +543,50 @@ const cases: readonly Case[] = [
       expect(await list()).toMatchObject({ version: null, tested: null, detail: expect.stringContaining("broken") });
     },
     bad: [["agent", "ls", "claude"], "too_many_words"],
+    missing: null,
+  },
+  {
+    name: "agent.hold",
+    success: async () => {
+      await home.json(["account", "add", "codex", "ofheld"]);
+      const hold = ["agent", "hold", "codex", "--for", "2h", "--reason", "an outage"];
+      const on = [{ reason: "an outage", source: "person" }];
+      expect(await answer("agent.hold", hold)).toMatchObject({ provider: "codex", holds: on });
+      // Those that are told of accounts say that it is the provider.
+      for (const account of ["codex:ofheld", "codex:default"])
+        expect(await home.json(["account", "show", account])).toMatchObject({ holds: [], providerHolds: on });
+      expect((await home.run(["account", "show", "codex:ofheld"])).out).toContain("the provider codex is held until");
+      expect((await home.run(["account", "ls"])).out).toMatch(/^codex:ofheld\s.*held.*codex, not codex:ofheld alone/m);
+      expect(await home.json(["account", "show", "claude:default"])).toMatchObject({ providerHolds: [] });
+      const { items } = await home.json<{ items: { provider: string; holds: unknown[] }[] }>(["agent", "ls"]);
+      expect(items.find((one) => one.provider === "codex")?.holds).toMatchObject(on);
+      expect((await home.run(["agent", "ls"])).out).toMatch(/^codex \(held: /m);
+      await home.json(["agent", "hold", "codex"]);
+      expect(await home.json(["status"])).toMatchObject({
+        warnings: expect.arrayContaining([
+          expect.objectContaining({ code: "provider_held", hint: "drover agent release codex" }),
+        ]) as unknown,
+      });
+      // Who asks for all accounts of it as if they were one is told how.
+      const refused = await home.refused(3, ["account", "hold", "codex"]);
+      expect([refused.code, refused.hint]).toEqual(["no_such_account", expect.stringContaining("agent hold codex")]);
+      await home.json(["agent", "release", "codex"]);
+    },
+    bad: [["agent", "hold", "gemini"], "bad_choice"],
+    missing: null,
+  },
+  {
+    name: "agent.release",
+    success: async () => {
+      await home.json(["agent", "hold", "claude"]);
+      expect(await answer("agent.release", ["agent", "release", "claude"])).toEqual({
+        provider: "claude",
+        holds: [],
+        released: true,
+      });
+      expect(await home.json(["agent", "release", "claude"])).toMatchObject({ released: false });
+    },
+    bad: [["agent", "release"], "missing_value"],
     missing: null,
   },
   {
