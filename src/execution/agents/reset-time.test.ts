@@ -81,7 +81,28 @@ describe("when a limit is over", () => {
     const stamp = resetTime({ text: text.replace(/ \(.*/, "") }, { now, zone: "UTC", longestMs: 8 * DAY });
     expect(stamp?.at).toBe(now + 5 * 3_600_000);
     expect(stamp?.source).toContain("2026-09-12 00:35:41");
-    expect(stamp?.source).toContain("in UTC");
+    expect(stamp?.source).toContain("in UTC, cut to its window of 5h");
+  });
+
+  test("an instant beyond its window is kept when it was said without doubt, and cut when its zone is a guess; the source says which", () => {
+    const windowMs = 5 * 3_600_000;
+    const later = NOW + 48 * 3_600_000;
+    const field = { name: "resetsAt", value: later / 1_000 };
+    expect(resetTime({ field, windowMs }, utc)).toEqual({
+      at: later,
+      source: `event resetsAt ${field.value}, kept although its window is 5h`,
+    });
+    expect(of("5-hour limit, retry-after 20000 s")).toEqual({
+      at: NOW + 20_000_000,
+      source: "retry-after 20000s, kept although its window is 5h",
+    });
+    expect(iso(of("5-hour limit, reset at 2026-12-02 06:00:00Z")?.at)).toBe("2026-12-02T06:00:00.000Z");
+    expect(of("5-hour limit, reset at 2026-12-02 06:00:00", "Asia/Tokyo")).toEqual({
+      at: NOW + windowMs,
+      source: 'text "2026-12-02 06:00:00" in Asia/Tokyo, cut to its window of 5h',
+    });
+    // What is further away than any limit makes no sense, whatever its window.
+    expect(resetTime({ field: { ...field, value: NOW / 1_000 + 9 * 86_400 }, windowMs }, utc)).toBeNull();
   });
 
   test("a field beats all texts; a zone beats none", () => {

@@ -1,4 +1,5 @@
 /** When a limit is over, out of what providers say about it: fields, headers, sentences, with zones and without. */
+import { describeDuration } from "../../core/duration.ts";
 import type { Instant } from "../../core/ports.ts";
 import { checkZone, FIRST_INSTANT, instantOf, LAST_INSTANT, localFields } from "../../core/zone.ts";
 
@@ -13,7 +14,7 @@ export interface ResetHints {
   readonly field?: { readonly name: string; readonly value: number } | null;
   /** Everything else that was said, as text. */
   readonly text?: string | null;
-  /** The length of the limit's window where it is known: no reset is further away. */
+  /** The length of the limit's window where it is known. */
   readonly windowMs?: number | null;
 }
 
@@ -27,28 +28,39 @@ export interface ResetSurroundings {
 
 export interface ResetTime {
   readonly at: Instant;
-  /** Where it comes from, and the words: `event resetsAt 1796000226`, `retry-after 997`. */
+  /**
+   * Where it comes from, and the words: `event resetsAt 1796000226`, `retry-after 997`; with what its window made of it:
+   * `..., kept although its window is 5h`, `..., cut to its window of 5h`.
+   */
   readonly source: string;
+}
+
+/** A reset that was said. `guessed`: without a zone, so that it may be hours off. */
+interface Stated extends ResetTime {
+  readonly guessed?: boolean;
 }
 
 /**
  * The reset that is believed: a field before a relative text, that before a time with a zone, that before one without.
- * What lies in the past or further away than `longestMs` is passed over; what lies behind the window's end is its end.
+ * What lies in the past or further away than `longestMs` is passed over. The window only decides about a guess: an instant
+ * that was said without doubt is kept, because clocks differ and limits of several windows are told under one name.
  */
 export function resetTime(hints: ResetHints, { now, zone, longestMs }: ResetSurroundings): ResetTime | null {
   const text = (hints.text ?? "").slice(0, 4_000);
   const windowMs = hints.windowMs ?? windowIn(text);
-  const candidates = [
+  const candidates: readonly Stated[] = [
     ...fromField(hints.field ?? null),
     ...fields(text),
     ...relative(text, now),
     ...absolute(text, now, zone),
   ];
-  for (const { at, source } of candidates) {
+  for (const { at, source, guessed } of candidates) {
     if (!Number.isFinite(at) || at <= now || at > now + longestMs) continue;
-    return windowMs !== null && at > now + windowMs
-      ? { at: now + windowMs, source: `${source}, cut to its window` }
-      : { at, source };
+    if (windowMs === null || at <= now + windowMs) return { at, source };
+    const window = describeDuration(windowMs);
+    return guessed === true
+      ? { at: now + windowMs, source: `${source}, cut to its window of ${window}` }
+      : { at, source: `${source}, kept although its window is ${window}` };
   }
   return null;
 }
@@ -146,8 +158,8 @@ const FORMS: readonly RegExp[] = [
   new RegExp(String.raw`\b(?:resets?|again|until|at|after)\s+(?:at\s+)?${CLOCK}${ZONE}`, "i"),
 ];
 
-function absolute(text: string, now: Instant, zone: string): ResetTime[] {
-  const found: (ResetTime & { readonly named: boolean })[] = [];
+function absolute(text: string, now: Instant, zone: string): Stated[] {
+  const found: Stated[] = [];
   let rest = text;
   for (const form of FORMS) {
     const match = form.exec(rest);
@@ -167,9 +179,9 @@ function absolute(text: string, now: Instant, zone: string): ResetTime[] {
     const at = place(groups, local, toInstant, now, offsetMs === null ? (name ?? zone) : "UTC", offsetMs ?? 0);
     if (at === null) continue;
     const named = offsetMs !== null || name !== null;
-    found.push({ at, named, source: `text "${match[0].trim()}"${named ? "" : ` in ${zone}`}` });
+    found.push({ at, guessed: !named, source: `text "${match[0].trim()}"${named ? "" : ` in ${zone}`}` });
   }
-  return [...found.filter(({ named }) => named), ...found.filter(({ named }) => !named)];
+  return [...found.filter(({ guessed }) => guessed !== true), ...found.filter(({ guessed }) => guessed === true)];
 }
 
 /** Milliseconds of the day. */
