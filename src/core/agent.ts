@@ -69,13 +69,24 @@ export interface AgentVerdict {
   readonly refusedTools: readonly string[];
   /** The session that it was to go on with is not known to the provider; absent: it is, or there was none. */
   readonly sessionGone?: boolean;
+  /** The session that it was to begin or to go on with belongs to somebody; absent: it does not, or there was none. */
+  readonly sessionUsed?: boolean;
 }
 
-/** What an attempt's outcome keeps of its agent. */
+/**
+ * How an attempt comes to its session: `begin` makes one, `resume` goes on with one, `fork` goes on in a copy of it, and
+ * `afresh` makes one after others could not be used.
+ */
+export type SessionUse = "begin" | "resume" | "fork" | "afresh";
+
+/** What an attempt's outcome keeps of its agent. `sessionGone`: no later attempt is to go on with its session. */
 export type AgentOutcome = Pick<
   AgentVerdict,
   "sessionId" | "usage" | "resetAt" | "resetSource" | "httpStatus" | "refusedTools" | "sessionGone"
->;
+> & {
+  /** The provider refused the session before anything was done, and what it had been asked for; absent: it did not. */
+  readonly sessionRefused?: SessionUse;
+};
 
 /** What is known of a provider's command line without a look at the machine. */
 export interface AgentFacts {

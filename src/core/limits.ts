@@ -25,6 +25,8 @@ export const defaultLimits = {
   backoffCapMs: 3_600_000,
   /** That many ends in a row before the ticket settle the step `failed(crash_loop)`. */
   crashLoopEnds: 20,
+  /** That many losses in a row of attempts that had started, none of them counted as a try, settle it so too. */
+  lostLoopEnds: 5,
   /** Pause of a dynamic loop whose run does not say when the next one is. */
   dynamicGapMs: 60_000,
   /** Attempts of commands, and of agents, at work on one host at a time; `agentCap` is 2 on fewer than 4 cores. */
@@ -54,10 +56,10 @@ export const defaultLimits = {
   logTailBytes: 16_777_216,
   /** Free time of attempts' folders after their run ended. */
   logRetentionMs: 14 * 86_400_000,
-  /** Attempts that are prepared and handed to the spawner at one time; looked at; judged after a start. */
-  startsAtOnce: 16,
   /** How long a prompt is kept after the end of the last run with it; one that a loop names stays. */
   promptRetentionMs: 30 * 86_400_000,
+  /** Attempts that are prepared and handed to the spawner at one time; looked at; judged after a start. */
+  startsAtOnce: 16,
   looksAtOnce: 50,
   recoverAtOnce: 32,
   hooksAtOnce: 4,

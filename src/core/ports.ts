@@ -1,6 +1,7 @@
 /** All ports: what the engine asks of the world. Time, chance and failure come in through here, so that they can be made up. */
 import type { Refusal } from "./admission.ts";
 import type { AgentReading, AgentVerdict } from "./agent.ts";
+import type { Escape } from "./escape.ts";
 import type { Limits } from "./limits.ts";
 import type { LoopPolicy, RunPolicy } from "./loop.ts";
 import type { LateCause } from "./plan.ts";
@@ -61,8 +62,11 @@ export interface Launch {
 export interface AgentLaunch {
   /** null: the user's own login, that nobody changed. */
   readonly account: AccountRecord | null;
-  /** `resume`: goes on with it. Else an id to begin under, where the provider takes one. */
-  readonly session: { readonly id: string; readonly resume: boolean };
+  /**
+   * `resume`: goes on with it, in a copy when `fork`, which leaves it as it is. Else an id to begin under, where the
+   * provider takes one.
+   */
+  readonly session: { readonly id: string; readonly resume: boolean; readonly fork?: boolean };
 }
 
 /** What the files of an attempt and the process table say; `execution-notes.md`, section 4. */
@@ -182,7 +186,7 @@ export interface Files {
 /** Reads the outputs of agents as events of their provider, and keeps the transcript beside the raw log. */
 export interface Agents {
   /** What a provider can do. Pure. */
-  traits(provider: Provider): { readonly resume: boolean; readonly presetSession: boolean };
+  traits(provider: Provider): { readonly resume: boolean; readonly fork: boolean; readonly presetSession: boolean };
   /** Reads what is new. Cheap when nothing is; begins anew after a restart. `folder` is the attempt's. */
   read(folder: string, target: AgentTarget): Promise<AgentReading>;
   /**
@@ -231,6 +235,10 @@ export interface Worktrees {
   /** Where in it the process works. AppError `workspace` when it is not there or not what we made. */
   enter(record: WorktreeRecord): Promise<string>;
   look(record: WorktreeRecord): Promise<WorktreeState>;
+  /** Notes, beside the tree, how the checkout stands that it was made from. Before each attempt in it. */
+  watch(record: WorktreeRecord): Promise<void>;
+  /** What has changed there since `watch`, whoever did that; null when nothing has, or nothing was noted. Changes nothing. */
+  escaped(record: WorktreeRecord): Promise<Escape | null>;
   /**
    * Removes it when it holds nothing, or when a person said so with `discard`; a rescue ref is kept of what was discarded.
    * Answers what it held.
@@ -332,6 +340,8 @@ export interface AccountDraft {
 export interface AccountView {
   readonly account: AccountRecord;
   readonly holds: readonly HoldRecord[];
+  /** Those of its provider, which hold every account of it. */
+  readonly providerHolds: readonly HoldRecord[];
   readonly active: number;
   readonly cap: number | null;
 }
@@ -340,8 +350,6 @@ export type Guarded = "done" | "superseded" | "already_ended";
 
 export interface Store {
   readonly hosts: {
-  /** Those of its provider, which hold every account of it. */
-  readonly providerHolds: readonly HoldRecord[];
     /** Registers this start of the host: a higher incarnation, its caps, status `up`. Answers the row as it was before. */
     join(input: JoinHost): Promise<{ readonly incarnation: number; readonly previous: HostRecord | null }>;
     report(input: {
@@ -466,6 +474,8 @@ export interface Store {
       readonly stepId: string;
     }): Promise<{ readonly refusal: Refusal | null; readonly ahead: number } | null>;
     setLimit(input: { readonly resource: string; readonly limit: number }): Promise<void>;
+    /** Takes a limit away; `removed` false: there was none. */
+    removeLimit(input: { readonly resource: string }): Promise<{ readonly removed: boolean }>;
     usage(
       input: Record<string, never>,
     ): Promise<readonly { readonly resource: string; readonly limit: number; readonly used: number }[]>;
@@ -474,8 +484,6 @@ export interface Store {
     /** Live attempts of a host, oldest first. */
     ofHost(input: { readonly hostId: string }): Promise<readonly Assignment[]>;
     /** reserved -> starting, before the spawner is asked. `cancelled`: a cancel came first. */
-    /** Takes a limit away; `removed` false: there was none. */
-    removeLimit(input: { readonly resource: string }): Promise<{ readonly removed: boolean }>;
     start(input: {
       readonly attemptId: string;
       readonly token: number;
@@ -553,14 +561,6 @@ export interface Store {
     remove(input: { readonly accountId: string }): Promise<void>;
     /** Its model answered: throttle and quota are over. */
     answered(input: { readonly accountId: string }): Promise<void>;
-  };
-  readonly prompts: {
-    /** Keeps bytes by their digest; twice is once. `content` is base64. */
-    put(input: { readonly digest: string; readonly content: string; readonly bytes: number }): Promise<void>;
-    get(input: { readonly digest: string }): Promise<{ readonly content: string } | null>;
-  };
-  readonly worktrees: {
-    /** The run's row, made in state `making` when there is none; before anything is on the disk. */
     /** No account of the provider takes new work until then (null: until it is released). Answers the holds that are on. */
     holdProvider(input: {
       readonly provider: Provider;
@@ -571,15 +571,23 @@ export interface Store {
     releaseProvider(input: { readonly provider: Provider }): Promise<{ readonly ended: number }>;
     /** The holds of whole providers that are on. */
     providerHolds(input: Record<string, never>): Promise<readonly HoldRecord[]>;
+  };
+  readonly prompts: {
+    /** Keeps bytes by their digest; twice is once. `content` is base64. */
+    put(input: { readonly digest: string; readonly content: string; readonly bytes: number }): Promise<void>;
+    get(input: { readonly digest: string }): Promise<{ readonly content: string } | null>;
+    /** Removes, in a bounded batch, what no loop names and no run needs that is live or has ended within `promptRetentionMs`. */
+    collect(input: {
+      readonly limits: Pick<Limits, "promptRetentionMs" | "janitorBatch">;
+    }): Promise<{ readonly removed: number; readonly more: boolean }>;
+  };
+  readonly worktrees: {
+    /** The run's row, made in state `making` when there is none; before anything is on the disk. */
     begin(input: {
       readonly runId: string;
       readonly hostId: string;
       readonly cwd: string;
       readonly path: string;
-    /** Removes, in a bounded batch, what no loop names and no run needs that is live or has ended within `promptRetentionMs`. */
-    collect(input: {
-      readonly limits: Pick<Limits, "promptRetentionMs" | "janitorBatch">;
-    }): Promise<{ readonly removed: number; readonly more: boolean }>;
     }): Promise<WorktreeRecord>;
     /** `making` -> `made`, before a process works in it. null: there is none after all (`auto`); the row goes. */
     made(input: { readonly runId: string; readonly made: MadeWorktree | null }): Promise<WorktreeRecord | null>;

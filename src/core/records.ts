@@ -1,4 +1,6 @@
 /** The rows as plain data: what the store hands out. Instants and durations are milliseconds. */
+import type { SessionUse } from "./agent.ts";
+import type { Escape } from "./escape.ts";
 import type { LoopPolicy, RunPolicy } from "./loop.ts";
 import type { LoopStatus } from "./loop-states.ts";
 import type { Instant } from "./ports.ts";
@@ -236,6 +238,8 @@ export interface WorktreeRecord {
   readonly keptBecause: string | null;
   readonly commits: number | null;
   readonly diffStat: string | null;
+  /** What changed in the checkout that it was made from while its run was at work; null: nothing that was seen. */
+  readonly escaped: Escape | null;
   readonly createdAt: Instant;
   readonly finishedAt: Instant | null;
 }
@@ -255,5 +259,7 @@ export interface Assignment {
     readonly message: string | null;
     /** Folder of the step's latest attempt that got as far as having one, on its host; absent or null: none did. */
     readonly folder?: string | null;
+    /** Its session was refused to it, and what it had asked for; absent or null: it was not. */
+    readonly sessionRefused?: SessionUse | null;
   } | null;
 }

@@ -189,8 +189,27 @@ describe("the end of an attempt", () => {
     const of = (onLost: "auto" | "fail", over: Partial<StepView>) =>
       endAttempt(view({ maxAttempts: 1, hasSession: true, ...over }), lost, runPolicy.parse({ onLost }), limits, NOW);
     expect(of("auto", {})).toMatchObject({ attempt: { counted: false }, step: { event: "wait", triesCounted: 0 } });
-    expect(of("auto", { idleEnds: 19 }).step).toMatchObject({ event: "fail", reason: "crash_loop" });
+    expect(of("auto", { lostEnds: 4 }).step).toMatchObject({ event: "fail", reason: "crash_loop", lostEnds: 5 });
+    expect(of("auto", { lostEnds: 3, idleEnds: 19 }).step).toMatchObject({ event: "wait", lostEnds: 4 });
     expect(of("fail", {}).step).toMatchObject({ event: "fail", reason: "lost" });
+  });
+
+  test("B-006 losses in a row end it, whatever of ours comes between, and what it did itself begins a new row", () => {
+    const policy = runPolicy.parse({ attempts: 10 });
+    const of = (over: Partial<Outcome>) =>
+      endAttempt(view({ maxAttempts: 10, hasSession: true, lostEnds: 3 }), outcome(over), policy, limits, NOW).step;
+    expect(of({ kind: "never_started", class: "lost" }).lostEnds).toBe(3);
+    expect(of({ kind: "never_started", class: "storage" }).lostEnds).toBe(3);
+    expect(of({ kind: "stopped" }).lostEnds).toBe(3);
+    expect(of({ kind: "failed", class: "exit" }).lostEnds ?? 0).toBe(0);
+    expect(of({ kind: "failed", class: "quota" }).lostEnds ?? 0).toBe(0);
+    // With the usual pauses it is over in less than half an hour.
+    const pauses = [0, 1, 2, 3].map((lostEnds) => {
+      const lost = outcome({ kind: "lost", class: "lost" });
+      const { step } = endAttempt(view({ hasSession: true, lostEnds }), lost, runPolicy.parse({}), limits, NOW);
+      return step.event === "wait" ? (step.wakeAt ?? 0) - NOW : 0;
+    });
+    expect(pauses.reduce((sum, pause) => sum + pause, 0)).toBeLessThan(30 * 60_000);
   });
 
   test("a step waits as long as its account is held: for the limit, or for a person", () => {
@@ -264,11 +283,13 @@ describe("the end of an attempt", () => {
           maxLength: 200,
         }),
         fc.integer({ min: 1, max: 5 }),
-        (ends, attempts) => {
+        fc.boolean(),
+        (ends, attempts, hasSession) => {
           const policy = runPolicy.parse({ attempts });
-          let state = view({ maxAttempts: attempts });
+          let state = view({ maxAttempts: attempts, hasSession });
           let counted = 0;
           let idleRow = 0;
+          let lostRow = 0;
           for (const one of ends) {
             const end = endAttempt(state, outcome(one), policy, limits, NOW);
             if (end.attempt.counted) counted++;
@@ -276,6 +297,8 @@ describe("the end of an attempt", () => {
             expect(counted).toBeLessThanOrEqual(attempts);
             idleRow = one.kind === "never_started" && one.class !== "storage" ? idleRow + 1 : 0;
             expect(idleRow).toBeLessThanOrEqual(limits.crashLoopEnds);
+            lostRow = one.kind === "lost" && !end.attempt.counted ? lostRow + 1 : 0;
+            expect(lostRow).toBeLessThanOrEqual(limits.lostLoopEnds);
             if (end.step.event !== "wait" && end.step.event !== "return") {
               expect(end.step.reason).not.toBeNull();
               return;
@@ -285,6 +308,7 @@ describe("the end of an attempt", () => {
               ...state,
               triesCounted: end.step.triesCounted,
               idleEnds: end.step.idleEnds,
+              lostEnds: end.step.lostEnds ?? 0,
               attemptNumber: state.attemptNumber + 1,
             };
           }

@@ -2,6 +2,7 @@
 import type { AgentOutcome } from "./agent.ts";
 import { stableFraction } from "./chance.ts";
 import { ensure } from "./errors.ts";
+import type { Escape } from "./escape.ts";
 import { doublingsTo, pauseMs } from "./limit-end.ts";
 import type { Limits } from "./limits.ts";
 import type { RunPolicy } from "./loop.ts";
@@ -73,7 +74,8 @@ export const failureClasses = [
 ] as const;
 export type FailureClass = (typeof failureClasses)[number];
 
-export const endedBy = ["self", "timeout", "idle", "cancel", "stop", "fence"] as const;
+/** Who or what ended an attempt. `exit_timer`: an agent that had said its result and did not exit; `stop`: we went down. */
+export const endedBy = ["self", "timeout", "idle", "exit_timer", "cancel", "stop", "fence"] as const;
 export type EndedBy = (typeof endedBy)[number];
 
 export type AttemptEvent = "start" | "run" | "adopt" | "succeed" | "fail" | "time_out" | "cancel" | "lose" | "fence";
@@ -179,6 +181,8 @@ export interface Outcome {
   readonly endedAt: Instant | null;
   /** Of an agent; absent or null for a command. */
   readonly agent?: AgentOutcome | null;
+  /** What changed in the checkout that its worktree was made from; absent: nothing, or nobody looked. */
+  readonly escaped?: Escape;
 }
 
 /** What is known of a step when one of its attempts ends. */
@@ -188,6 +192,8 @@ export interface StepView {
   readonly maxAttempts: number;
   /** Ends in a row that used up no try because nothing had started. */
   readonly idleEnds: number;
+  /** Losses in a row that used up no try although it had started; absent: none. */
+  readonly lostEnds?: number;
   readonly attemptNumber: number;
   /** When the hold that this end put on its account is over, null when a person has to end it; absent: no hold. */
   readonly heldUntil?: Instant | null | undefined;
@@ -199,22 +205,24 @@ export interface StepView {
 
 export interface AttemptEnd {
   readonly attempt: { readonly event: AttemptEvent; readonly class: FailureClass | null; readonly counted: boolean };
-  readonly step:
-    | { readonly event: "return"; readonly triesCounted: number; readonly idleEnds: number }
-    | {
-        readonly event: "wait";
-        readonly reason: "retry" | "disk" | "limit" | "account" | "capacity";
-        /** null: a person's release of the account wakes it. */
-        readonly wakeAt: Instant | null;
-        readonly triesCounted: number;
-        readonly idleEnds: number;
-      }
-    | {
-        readonly event: "succeed" | "fail" | "time_out" | "cancel";
-        readonly reason: string | null;
-        readonly triesCounted: number;
-        readonly idleEnds: number;
-      };
+  readonly step: StepCounts &
+    (
+      | { readonly event: "return" }
+      | {
+          readonly event: "wait";
+          readonly reason: "retry" | "disk" | "limit" | "account" | "capacity";
+          /** null: a person's release of the account wakes it. */
+          readonly wakeAt: Instant | null;
+        }
+      | { readonly event: "succeed" | "fail" | "time_out" | "cancel"; readonly reason: string | null }
+    );
+}
+
+/** What a step counts from here on; `lostEnds` absent is 0. */
+interface StepCounts {
+  readonly triesCounted: number;
+  readonly idleEnds: number;
+  readonly lostEnds?: number;
 }
 
 /** Ends that are weather, not the work's fault. */
@@ -241,6 +249,8 @@ export function endAttempt(
   now: Instant,
 ): AttemptEnd {
   const { triesCounted, idleEnds } = view;
+  /** What says nothing about the work does not end a row of losses. */
+  const sameLosses = view.lostEnds === undefined || view.lostEnds === 0 ? {} : { lostEnds: view.lostEnds };
   const cancelled = view.cancelRequested;
   const cancelReason = cancelled?.superseded ? "superseded" : (cancelled?.reason ?? "cancelled");
 
@@ -281,7 +291,7 @@ export function endAttempt(
         };
       return {
         attempt: { event: "cancel", class: "cancelled", counted: false },
-        step: { event: "return", triesCounted, idleEnds },
+        step: { event: "return", triesCounted, idleEnds, ...sameLosses },
       };
 
     case "never_started": {
@@ -300,7 +310,7 @@ export function endAttempt(
       const idle = idleEnds + 1;
       if (why !== "storage" && idle >= limits.crashLoopEnds)
         return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted, idleEnds: idle } };
-      return { attempt, step: waitUncounted(why, triesCounted, idle) };
+      return { attempt, step: { ...waitUncounted(why, triesCounted, idle), ...sameLosses } };
     }
 
     case "lost": {
@@ -309,29 +319,21 @@ export function endAttempt(
       const attempt = { event: "lose", class: "lost", counted: !goesOn } as const;
       const tries = triesCounted + (attempt.counted ? 1 : 0);
       if (cancelled) return { attempt, step: { event: "cancel", reason: cancelReason, triesCounted: tries, idleEnds } };
-      const idle = goesOn ? idleEnds + 1 : 0;
-      if (idle >= limits.crashLoopEnds)
-        return { attempt, step: { event: "fail", reason: "crash_loop", triesCounted: tries, idleEnds: idle } };
+      // What ends it so each time would do so for ever, since it goes on where it was.
+      const lostEnds = goesOn ? (view.lostEnds ?? 0) + 1 : 0;
+      const counts = { triesCounted: tries, idleEnds: 0, ...(lostEnds === 0 ? {} : { lostEnds }) };
+      if (lostEnds >= limits.lostLoopEnds) return { attempt, step: { event: "fail", reason: "crash_loop", ...counts } };
       if (policy.onLost === "fail" || (!goesOn && tries >= view.maxAttempts))
-        return { attempt, step: { event: "fail", reason: "lost", triesCounted: tries, idleEnds: idle } };
-      return {
-        attempt,
-        step: {
-          event: "wait",
-          reason: "retry",
-          wakeAt: retryAt(Math.max(1, tries + idle)),
-          triesCounted: tries,
-          idleEnds: idle,
-        },
-      };
+        return { attempt, step: { event: "fail", reason: "lost", ...counts } };
+      const wakeAt = retryAt(Math.max(1, tries + lostEnds));
+      return { attempt, step: { event: "wait", reason: "retry", wakeAt, ...counts } };
     }
 
     case "failed":
     case "timed_out": {
       const why = outcome.class ?? "unknown";
       const timedOut = outcome.kind === "timed_out";
-      // That a session is gone is found out at once, and the next attempt begins afresh.
-      const counted = !UNCOUNTED.has(why) && outcome.agent?.sessionGone !== true;
+      const counted = !UNCOUNTED.has(why) && !sessionWasRefused(outcome);
       const tries = triesCounted + (counted ? 1 : 0);
       const attempt = { event: timedOut ? "time_out" : "fail", class: why, counted } as const;
       if (cancelled)
@@ -359,6 +361,15 @@ export function endAttempt(
       return { attempt, step: waitUncounted(why, tries, idle) };
     }
   }
+}
+
+/**
+ * Whether a session could not be used, which is found out at once, and what the next attempt does instead is another thing.
+ * A new session that is refused as well leaves nothing else to do.
+ */
+function sessionWasRefused({ agent }: Outcome): boolean {
+  if (agent?.sessionRefused !== undefined) return agent.sessionRefused !== "afresh";
+  return agent?.sessionGone === true;
 }
 
 /** Doubling pause with jitter from 0.5 to 1.5 that is always the same for the same key. @param nth 1 for the first pause */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { AgentReading, AgentVerdict } from "../core/agent.ts";
 import { AppError } from "../core/errors.ts";
+import type { Escape } from "../core/escape.ts";
 import type { Launch, Worktrees } from "../core/ports.ts";
 import { sql } from "../store/sql.ts";
 import type { AgentPlan, Plan } from "../../test/sim/machine.ts";
@@ -200,7 +201,11 @@ describe("silence, trouble and ends", () => {
       expect(await over(stage, runId, 2 * MINUTE)).toMatchObject({ status: "succeeded" });
       expect(stage.time.now).toBeLessThan(5 * SECOND + stage.limits.agentExitMs + 5 * SECOND);
       expect(await attempts(stage, runId)).toMatchObject([
-        { status: "succeeded", message: "forced exit: it did not exit within 15 s of its result" },
+        {
+          status: "succeeded",
+          endedBy: "exit_timer",
+          message: "forced exit: it did not exit within 15 s of its result",
+        },
       ]);
       expect(stage.machine.liveProcesses()).toBe(0);
     },
@@ -351,6 +356,45 @@ describe("sessions", () => {
     expect(inputs(stage)[2]?.endsWith(PROMPT)).toBe(true);
   });
 
+  test("B-116 a session that is somebody's is gone on with, then copied, then left: once each", async () => {
+    const used: AgentPlan = {
+      says: () => ({}),
+      concludes: () => ({ ok: false, class: "protocol", message: "Session ID is already in use", sessionUsed: true }),
+    };
+    const stage = stageOf([{ agent: used }]);
+    await stage.start();
+    const runId = await stage.addAgentRun("work", { attempts: 2, backoffMs: SECOND });
+    expect(await over(stage, runId, HOUR)).toMatchObject({ status: "failed", error: { class: "protocol" } });
+    const asked = sessions(stage);
+    const [first] = asked;
+    expect(asked).toEqual([
+      { id: first?.id, resume: false },
+      { id: first?.id, resume: true },
+      { id: first?.id, resume: true, fork: true },
+      { id: expect.any(String), resume: false },
+      { id: expect.any(String), resume: false },
+    ]);
+    expect(new Set([first, asked[3], asked[4]].map((session) => session?.id)).size).toBe(3);
+    expect((await attempts(stage, runId)).map(({ counted }) => counted)).toEqual([false, false, false, true, true]);
+    for (const input of inputs(stage)) expect(input.endsWith(PROMPT)).toBe(true);
+  });
+
+  test("B-116 a daemon that dies between two of these ways goes on with the next one", async () => {
+    const used: AgentPlan = {
+      says: () => ({}),
+      concludes: () => ({ ok: false, class: "protocol", message: "Session ID is already in use", sessionUsed: true }),
+    };
+    const stage = stageOf([{ agent: used }, { agent: used, durationMs: MINUTE }, { agent: works }]);
+    const { context } = await stage.start();
+    const runId = await stage.addAgentRun("work", { attempts: 1 });
+    await stage.until(() => stage.starts.size === 2);
+    context.die();
+    await stage.start();
+    expect(await over(stage, runId, HOUR)).toMatchObject({ status: "succeeded" });
+    expect(sessions(stage).map((session) => session?.fork ?? session?.resume)).toEqual([false, true, true]);
+    expect(sessions(stage)[2]).toMatchObject({ id: sessions(stage)[0]?.id, fork: true });
+  });
+
   test("of a failed check the agent is told, in its session", async () => {
     const stage = stageOf([{ agent: works, unmet: "file expected, but a.txt does not exist" }, { agent: works }]);
     await stage.start();
@@ -397,6 +441,9 @@ describe("worktrees", () => {
     readonly removed: string[];
     holds: readonly string[];
     fault: AppError | null;
+    /** What changed in the main checkout, for one attempt after another. */
+    escapes: (Escape | AppError | null)[];
+    watched: number;
   }
   const createTrees = (): Trees => {
     const trees: Trees = {
@@ -404,6 +451,8 @@ describe("worktrees", () => {
       removed: [],
       holds: [],
       fault: null,
+      escapes: [],
+      watched: 0,
       worktrees: {
         place: ({ runId }) => `/trees/${runId}`,
         async make({ path, mode }) {
@@ -414,6 +463,15 @@ describe("worktrees", () => {
         },
         enter: async ({ path }) => `${path}/sub`,
         look: async () => ({ there: "whole", holds: trees.holds, commits: 0, diffStat: null }),
+        async watch() {
+          trees.watched++;
+          if (trees.escapes[0] instanceof AppError) throw trees.escapes[0];
+        },
+        async escaped() {
+          const next = trees.escapes.shift() ?? null;
+          if (next instanceof AppError) throw next;
+          return next;
+        },
         async remove({ path }) {
           if (trees.fault !== null) throw trees.fault;
           if (trees.holds.length === 0) trees.removed.push(path);
@@ -443,6 +501,63 @@ describe("worktrees", () => {
     expect(stage.launches.map(({ cwd }) => cwd)).toEqual([`/trees/${runId}/sub`, `/trees/${runId}/sub`]);
     await stage.until(async () => (await stage.tree(runId)).worktree?.state === "removed");
     expect(trees.removed).toEqual([`/trees/${runId}`]);
+  });
+
+  test("B-112 what changed in the main checkout is kept of all attempts, in the transaction that settles each", async () => {
+    const trees = createTrees();
+    trees.escapes = [
+      { headMoved: false, paths: ["README.md"], count: 1 },
+      { headMoved: true, paths: ["a.txt"], count: 1 },
+    ];
+    const stage = stageWith(trees, [{ agent: works, unmet: "not yet" }, { agent: works }]);
+    await stage.start();
+    const runId = await stage.addAgentRun(
+      "work",
+      { attempts: 2, backoffMs: SECOND },
+      { worktree: "required", expect: ["changes"] },
+    );
+    await stage.until(async () => (await attempts(stage, runId))[0]?.finishedAt != null);
+    const { worktree } = await stage.tree(runId);
+    expect(worktree?.escaped).toEqual({ headMoved: false, paths: ["README.md"], count: 1 });
+    await over(stage, runId);
+    expect(trees.watched).toBe(2);
+    expect((await stage.tree(runId)).worktree?.escaped).toEqual({
+      headMoved: true,
+      paths: ["README.md", "a.txt"],
+      count: 2,
+    });
+    const events = stage.rows<{ data: string }>(
+      sql`select data from events where type = 'worktree.escaped' order by number`,
+    );
+    expect(events.map(({ data }) => JSON.parse(data))).toMatchObject([
+      { paths: ["README.md"] },
+      { paths: ["a.txt"], headMoved: true },
+    ]);
+  });
+
+  test("B-112 a main checkout that cannot be watched is said in the log and keeps nothing from its end", async () => {
+    const trees = createTrees();
+    trees.escapes = [new AppError("conflict", "workspace", "fatal: not a git repository")];
+    const stage = stageWith(trees, [{ agent: works }]);
+    await stage.start();
+    const runId = await stage.addAgentRun("work", {}, { worktree: "required" });
+    expect(await over(stage, runId)).toMatchObject({ status: "succeeded" });
+    expect((await stage.tree(runId)).worktree?.escaped).toBeNull();
+    expect(stage.log.filter(({ event }) => event === "main_unwatched").length).toBeGreaterThan(0);
+  });
+
+  test("B-112 an attempt that an earlier daemon started is compared with what that one noted", async () => {
+    const trees = createTrees();
+    trees.escapes = [{ headMoved: false, paths: ["README.md"], count: 1 }];
+    const stage = stageWith(trees, [{ agent: works, durationMs: HOUR }]);
+    const { context } = await stage.start();
+    const runId = await stage.addAgentRun("work", {}, { worktree: "required" });
+    await stage.run(MINUTE);
+    context.die();
+    await stage.start();
+    await over(stage, runId, 2 * HOUR);
+    expect(trees.watched).toBe(1);
+    expect((await stage.tree(runId)).worktree?.escaped).toMatchObject({ paths: ["README.md"] });
   });
 
   test("what holds work is kept and says why", async () => {

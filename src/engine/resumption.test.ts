@@ -1,10 +1,13 @@
 import { describe, expect, test } from "vitest";
+import type { SessionUse } from "../core/agent.ts";
 import type { FailureClass } from "../core/run.ts";
 import { failureClasses } from "../core/run.ts";
-import { inputOf, resumption } from "./resumption.ts";
+import { inputOf, refusalOf, resumption } from "./resumption.ts";
 
+const able = { resume: true, fork: true };
 const after = (was: FailureClass | null, sessionId: string | null = "S", message: string | null = "what was said") =>
-  resumption({ sessionId, class: was, message }, true);
+  resumption({ sessionId, class: was, message }, able);
+const begins = { how: "begin", sessionId: null, note: null, tellsTask: true };
 
 const GOES_ON: ReadonlySet<FailureClass> = new Set<FailureClass>([
   "rate_limited",
@@ -25,7 +28,7 @@ const GOES_ON: ReadonlySet<FailureClass> = new Set<FailureClass>([
 
 describe("what an attempt goes on with", () => {
   test("the first one begins with the task and nothing else", () => {
-    for (const before of [null, undefined]) expect(resumption(before, true)).toEqual({ sessionId: null, note: null });
+    for (const before of [null, undefined]) expect(resumption(before, able)).toEqual(begins);
   });
 
   test.each(failureClasses)("after %s", (was) => {
@@ -44,7 +47,12 @@ describe("what an attempt goes on with", () => {
   });
 
   test("a command line that cannot go on begins afresh", () => {
-    expect(resumption({ sessionId: "S", class: "timeout", message: null }, false).sessionId).toBeNull();
+    const unable = { resume: false, fork: false };
+    expect(resumption({ sessionId: "S", class: "timeout", message: null }, unable)).toMatchObject({
+      how: "begin",
+      sessionId: null,
+      tellsTask: true,
+    });
   });
 
   test("of a failed check it is told which, and not for pages", () => {
@@ -55,17 +63,54 @@ describe("what an attempt goes on with", () => {
   });
 });
 
+describe("B-116 after a session that was refused", () => {
+  const next = (sessionRefused: SessionUse, sessionId: string | null, can = able) => {
+    const { how, tellsTask } = resumption({ sessionId, class: "protocol", message: "in use", sessionRefused }, can);
+    expect(tellsTask).toBe(true);
+    return how;
+  };
+  test("what is there, then a copy, then a new one, and that is the end of it", () => {
+    expect(next("begin", "S")).toBe("resume");
+    expect(next("resume", "S")).toBe("fork");
+    expect(next("fork", null)).toBe("afresh");
+    expect(next("afresh", null)).toBe("afresh");
+    expect(next("afresh", "S")).toBe("afresh");
+  });
+  test("what is gone, or what the command line cannot do, is left out", () => {
+    expect(next("resume", null)).toBe("afresh");
+    expect(next("begin", null)).toBe("afresh");
+    expect(next("resume", "S", { resume: true, fork: false })).toBe("afresh");
+    expect(next("begin", "S", { resume: false, fork: true })).toBe("fork");
+    expect(next("begin", "S", { resume: false, fork: false })).toBe("afresh");
+  });
+  test("a new one is told that there was something before", () => {
+    const { note } = resumption(
+      { sessionId: null, class: "protocol", message: "in use", sessionRefused: "fork" },
+      able,
+    );
+    expect(note).toMatch(/^An earlier attempt .* protocol \(in use\)/);
+  });
+  test("nothing goes on with what is gone, nor with what could not even be copied", () => {
+    expect(refusalOf("resume", {})).toEqual({});
+    expect(refusalOf("begin", { sessionUsed: true })).toEqual({ sessionRefused: "begin" });
+    expect(refusalOf("resume", { sessionUsed: true })).toEqual({ sessionRefused: "resume" });
+    expect(refusalOf("resume", { sessionGone: true })).toEqual({ sessionRefused: "resume", sessionGone: true });
+    expect(refusalOf("fork", { sessionUsed: true })).toEqual({ sessionRefused: "fork", sessionGone: true });
+    expect(refusalOf("afresh", { sessionUsed: true })).toEqual({ sessionRefused: "afresh", sessionGone: true });
+  });
+});
+
 describe("what an agent reads", () => {
   const prompt = new Uint8Array([0xff, 0xfe, 0x2d, 0x0a]);
   const text = (bytes: Uint8Array) => new TextDecoder("latin1").decode(bytes);
 
   test("the first time the prompt, byte for byte", () => {
-    expect(inputOf({ sessionId: null, note: null }, prompt)).toEqual(prompt);
+    expect(inputOf({ note: null, tellsTask: true }, prompt)).toEqual(prompt);
   });
   test("afresh the note, a blank line and the prompt, byte for byte", () => {
-    expect(text(inputOf({ sessionId: null, note: "Note." }, prompt))).toBe(`Note.\n\n${text(prompt)}`);
+    expect(text(inputOf({ note: "Note.", tellsTask: true }, prompt))).toBe(`Note.\n\n${text(prompt)}`);
   });
   test("going on the note alone: the session has the task", () => {
-    expect(text(inputOf({ sessionId: "S", note: "Note." }, prompt))).toBe("Note.\n");
+    expect(text(inputOf({ note: "Note.", tellsTask: false }, prompt))).toBe("Note.\n");
   });
 });

@@ -1,9 +1,10 @@
 /** The life of each attempt of this host: prepared, recorded, asked for, watched, ended, judged, settled. */
 import type { AgentOutcome, AgentReading, AgentVerdict } from "../core/agent.ts";
 import { AppError } from "../core/errors.ts";
+import type { Escape } from "../core/escape.ts";
 import type { Limits } from "../core/limits.ts";
 import type { AgentLaunch, EndReport, Instant, Judgement, Launch } from "../core/ports.ts";
-import type { Assignment } from "../core/records.ts";
+import type { Assignment, WorktreeRecord } from "../core/records.ts";
 import type { Outcome, RunStatus, StepStatus } from "../core/run.ts";
 import { type AgentTarget, worktreeOf } from "../core/target.ts";
 import {
@@ -18,7 +19,7 @@ import {
 import { createGate } from "./gate.ts";
 import { createLatch, type Latch } from "./latch.ts";
 import type { EnginePorts, PointName } from "./ports.ts";
-import { inputOf, resumption } from "./resumption.ts";
+import { inputOf, refusalOf, resumption } from "./resumption.ts";
 import { Halted, type Weather } from "./weather.ts";
 
 /** What is known here of one attempt that is not over. */
@@ -59,6 +60,8 @@ export interface Life {
   mishaps: number;
   /** Of an agent: what its events have said so far. */
   readonly agent: AgentLife | null;
+  /** Where it works, when that is a tree of its run's own. */
+  tree: WorktreeRecord | null;
 }
 
 interface AgentLife {
@@ -195,6 +198,7 @@ export function createRunner(options: RunnerOptions): Runner {
               deaf: false,
             }
           : null,
+      tree: assignment.worktree ?? null,
     };
     lives.set(life.id, life);
     byFolder.set(life.folder, life);
@@ -382,7 +386,31 @@ export function createRunner(options: RunnerOptions): Runner {
       if (now === null) return null;
       record = now;
     }
-    return ports.worktrees.enter(record);
+    life.tree = record;
+    const place = await ports.worktrees.enter(record);
+    await watchMain(record);
+    return place;
+  }
+
+  /** An agent with a tree of its own has no business in the checkout that it was made from. Nothing fails because that cannot be watched. */
+  async function watchMain(record: WorktreeRecord): Promise<void> {
+    try {
+      await ports.worktrees.watch(record);
+    } catch (error) {
+      if (error instanceof Halted) throw error;
+      log("warn", "main_unwatched", { run: record.runId, message: String(error) });
+    }
+  }
+
+  async function escapedOf({ tree }: Life): Promise<Escape | null> {
+    if (tree === null || tree.state === "making") return null;
+    try {
+      return await ports.worktrees.escaped(tree);
+    } catch (error) {
+      if (error instanceof Halted) throw error;
+      log("warn", "main_unwatched", { run: tree.runId, message: String(error) });
+      return null;
+    }
   }
 
   /** What an agent is started with: its prompt, the session that it goes on with or begins under, its account. */
@@ -392,21 +420,25 @@ export function createRunner(options: RunnerOptions): Runner {
   ): Promise<{ readonly input: Uint8Array; readonly sessionId: string | null; readonly agent: AgentLaunch }> {
     const { account = null, before } = life.assignment;
     const traits = ports.agents.traits(target.provider);
-    const next = resumption(before, traits.resume);
-    const { sessionId } = next;
-    if (sessionId !== null)
-      return {
-        input: inputOf(next, new Uint8Array()),
-        sessionId,
-        agent: { account, session: { id: sessionId, resume: true } },
-      };
+    const next = resumption(before, traits);
+    const { how, sessionId: earlier } = next;
+    const prompt = next.tellsTask ? await promptOf(target) : new Uint8Array();
+    const input = inputOf(next, prompt);
+    // The copy has an id that it says itself.
+    if (earlier !== null && how === "fork")
+      return { input, sessionId: null, agent: { account, session: { id: earlier, resume: true, fork: true } } };
+    if (earlier !== null)
+      return { input, sessionId: earlier, agent: { account, session: { id: earlier, resume: true } } };
+    const id = uuidOf(ports.random.bytes(16));
+    return { input, sessionId: traits.presetSession ? id : null, agent: { account, session: { id, resume: false } } };
+  }
+
+  async function promptOf(target: AgentTarget): Promise<Uint8Array> {
     const { digest } = target.prompt;
     const kept = await weather.persist("prompts.get", () => store.prompts.get({ digest }));
     if (kept === null)
       throw new AppError("not_found", "prompt_gone", "the prompt of this target is not in the store any more");
-    const input = inputOf(next, bytesOfBase64(kept.content));
-    const id = uuidOf(ports.random.bytes(16));
-    return { input, sessionId: traits.presetSession ? id : null, agent: { account, session: { id, resume: false } } };
+    return bytesOfBase64(kept.content);
   }
 
   function variablesOf(life: Life): Record<string, string> {
@@ -557,7 +589,7 @@ export function createRunner(options: RunnerOptions): Runner {
     if (agent !== null && agent.closedAt !== null) {
       if (awake - agent.closedAt < limits.agentExitMs) return null;
       const message = `it did not exit within ${seconds(limits.agentExitMs)} of its result`;
-      return { by: "stop", message, inherited: false };
+      return { by: "exit_timer", message, inherited: false };
     }
     if (idleTimeoutMs !== null && life.idleMs >= idleTimeoutMs) {
       const did = agent === null ? "wrote nothing" : "got no further";
@@ -651,6 +683,7 @@ export function createRunner(options: RunnerOptions): Runner {
       began ? tailOf(life) : null,
       byItself ? unmetOf(life, said) : null,
     ]);
+    const escaped = began ? await escapedOf(life) : null;
     const evidence = { judgement, ending, left: report?.left ?? 0, outputFault: output.fault, unmet };
     const verdict = said === null ? classify(evidence) : classifyAgent(evidence, said, said.closed);
     if (verdict.class === "storage") options.onFull();
@@ -667,7 +700,8 @@ export function createRunner(options: RunnerOptions): Runner {
       proof: report?.proof ?? null,
       startedAt: times?.startedAt ?? (began && life.seen ? life.askedAt : null),
       endedAt: times?.endedAt ?? null,
-      ...(said === null ? {} : { agent: agentOutcome(said, life.agent?.sessionId ?? null) }),
+      ...(said === null ? {} : { agent: agentOutcome(life, said) }),
+      ...(escaped === null ? {} : { escaped }),
     };
     return settle(life);
   }
@@ -690,6 +724,24 @@ export function createRunner(options: RunnerOptions): Runner {
       weather.mishap(`events of ${life.id}`, error, 1);
       return { ...unread, sessionId: agent.sessionId, closed: false };
     }
+  }
+
+  function agentOutcome(life: Life, said: AgentVerdict): AgentOutcome {
+    const { run, before } = life.assignment;
+    // As it was decided at its start: from the same facts, also by a daemon that came later.
+    const { how } =
+      run.target.kind === "agent"
+        ? resumption(before, ports.agents.traits(run.target.provider))
+        : ({ how: "begin" } as const);
+    return {
+      sessionId: said.sessionId ?? life.agent?.sessionId ?? null,
+      usage: said.usage,
+      resetAt: said.resetAt,
+      resetSource: said.resetSource,
+      httpStatus: said.httpStatus,
+      refusedTools: said.refusedTools,
+      ...refusalOf(how, said),
+    };
   }
 
   async function sweep(life: Life): Promise<EndReport> {
@@ -918,16 +970,6 @@ const unread: AgentVerdict = {
   refusedTools: [],
 };
 
-const agentOutcome = (said: AgentVerdict, sessionId: string | null): AgentOutcome => ({
-  sessionId: said.sessionId ?? sessionId,
-  usage: said.usage,
-  resetAt: said.resetAt,
-  resetSource: said.resetSource,
-  httpStatus: said.httpStatus,
-  refusedTools: said.refusedTools,
-  ...(said.sessionGone === true ? { sessionGone: true } : {}),
-});
-
 const bytesOfBase64 = (text: string): Uint8Array => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
 /** A version 4 UUID (RFC 9562, section 5.4). @param bytes 16 of them, of chance */
@@ -945,6 +987,7 @@ const inheritedWords = {
   timeout: "ran longer than its limit",
   idle: "wrote nothing for longer than its limit",
   cancel: "cancelled",
+  exit_timer: "it did not exit after its result",
   stop: "stopped on the way down",
   fence: "its token was taken",
 } as const;

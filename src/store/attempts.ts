@@ -1,12 +1,13 @@
 /** Attempts: handed out, started, adopted, ended. Every write compares the step's token; a repeated end answers from its receipt. */
-import type { Usage } from "../core/agent.ts";
+import type { AgentOutcome, SessionUse, Usage } from "../core/agent.ts";
 import { ensure } from "../core/errors.ts";
+import { type Escape, joinEscapes } from "../core/escape.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Guarded } from "../core/ports.ts";
 import type { Assignment, AttemptRecord } from "../core/records.ts";
 import { attemptTable, endAttempt, next, runStatusOf, stepTable } from "../core/run.ts";
 import { worktreeOf } from "../core/target.ts";
-import type { AttemptEvent, EndedBy, FailureClass, Outcome, RunStatus, StepStatus } from "../core/run.ts";
+import type { AttemptEnd, AttemptEvent, EndedBy, FailureClass, Outcome, RunStatus, StepStatus } from "../core/run.ts";
 import { noUsage, ownUsage, type SessionUsage } from "../core/usage.ts";
 import { journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, type Steps } from "./operation.ts";
@@ -63,7 +64,7 @@ function* surroundingsOf(
   const [accounts, worktrees, earlier] = yield* many<[Row, Row, Row]>(
     sql`select * from accounts where id in (${jsonList(agents.map((row) => row["account_id"] as string))})`,
     sql`select * from worktrees where run_id in (${jsonList(trees.map((run) => run.id))})`,
-    sql`select a.step_id as step_id, a.class as class, a.message as message,
+    sql`select a.step_id as step_id, a.class as class, a.message as message, a.agent_end as agent_end,
             (select e.folder from attempts e where e.step_id = s.id and e.folder is not null and e.finished_at is not null
               order by e.number desc limit 1) as folder
           from steps s join attempts a on a.step_id = s.id and a.number = s.attempts_made - 1
@@ -85,10 +86,14 @@ function* surroundingsOf(
               class: last["class"] as FailureClass | null,
               message: last["message"] as string | null,
               folder: last["folder"] as string | null,
+              sessionRefused: refusedIn(last["agent_end"] as string | null),
             },
     };
   };
 }
+
+const refusedIn = (agentEnd: string | null): SessionUse | null =>
+  agentEnd === null ? null : ((JSON.parse(agentEnd) as AgentOutcome).sessionRefused ?? null);
 
 export const ofHost = read("attempts.ofHost", function* (input: { hostId: string }): Steps<Assignment[]> {
   const rows = yield* all<Row>(
@@ -320,8 +325,8 @@ const jsonOf = (value: unknown): string | null =>
 /** What is known of an agent's end besides its session and usage, which have columns of their own. */
 function agentEndOf({ agent }: Outcome): string | null {
   if (agent === null || agent === undefined) return null;
-  const { resetAt, resetSource, httpStatus, refusedTools } = agent;
-  return JSON.stringify({ resetAt, resetSource, httpStatus, refusedTools });
+  const { resetAt, resetSource, httpStatus, refusedTools, sessionRefused } = agent;
+  return JSON.stringify({ resetAt, resetSource, httpStatus, refusedTools, sessionRefused });
 }
 
 interface UsageEnd {
@@ -384,6 +389,7 @@ function endOn(
       triesCounted: step.triesCounted,
       maxAttempts: step.maxAttempts,
       idleEnds: step.idleEnds,
+      lostEnds: step.lostEnds,
       attemptNumber: attempt.number,
       cancelRequested:
         run.cancelRequestedAt === null
@@ -435,7 +441,7 @@ function endOn(
   const output = end.step.event === "succeed" ? outcome.output : null;
   writes.push(
     sql`update steps set status = ${stepStatus}, reason = ${reason}, wake_at = ${wakeAt}, tries_counted = ${end.step.triesCounted},
-          idle_ends = ${end.step.idleEnds}, session_ref = ${sessionRef}, output = ${output}, finished_at = ${settles ? endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now) : null}
+          idle_ends = ${end.step.idleEnds}, lost_ends = ${end.step.lostEnds ?? 0}, session_ref = ${sessionRef}, output = ${output}, finished_at = ${settles ? endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now) : null}
         where id = ${step.id} and token = ${token} and finished_at is null`,
   );
   const runStatus = runStatusOf(steps.map((one) => (one.id === step.id ? { status: stepStatus } : one)));
@@ -451,7 +457,7 @@ function endOn(
       status: runStatus,
       reason: runStatus === "succeeded" ? null : reason,
       class: runStatus === "succeeded" ? null : reason === "crash_loop" ? "crash_loop" : end.attempt.class,
-      message: outcome.message,
+      message: reason === "crash_loop" ? rowOf(end.step, outcome) : outcome.message,
       exitStatus: outcome.exitStatus,
       output,
       endedAt: outcome.endedAt,
@@ -463,6 +469,20 @@ function endOn(
             revision = revision + 1 where id = ${run.id} and finished_at is null`,
     );
   return { answer: "done", step: stepStatus, run: runStatus };
+}
+
+/** Why a step that is started again and again is not started any more. */
+const rowOf = ({ lostEnds = 0, idleEnds }: AttemptEnd["step"], { message }: Outcome): string =>
+  `ended like this ${lostEnds > 0 ? lostEnds : idleEnds} times in a row: ${message ?? "nobody knows why"}`;
+
+/** What changed in the checkout that a run's worktree was made from, with what its earlier attempts saw. */
+function* escape({ run, log, writes }: Desk, attempt: AttemptRecord, seen: Escape, token: number): Steps<void> {
+  const row = yield* one<Row>(sql`select path, escaped from worktrees where run_id = ${run.id} ${forUpdate}`);
+  if (row === undefined) return;
+  const before = (row["escaped"] ?? null) as string | null;
+  const escaped = joinEscapes(before === null ? null : (JSON.parse(before) as Escape), seen);
+  log.add("worktree.escaped", { path: row["path"], attempt: attempt.id, ...seen }, token);
+  writes.push(sql`update worktrees set escaped = ${JSON.stringify(escaped)} where run_id = ${run.id}`);
 }
 
 const receipt = (stepId: string, token: number, digest: string, answer: Settled, now: number): Sql =>
@@ -503,6 +523,7 @@ export const settleAttempt = operation(
       attempt.accountId === null
         ? none
         : yield* endUnder(attempt.accountId, outcome, `${step.id}:${attempt.number}`, limits, at.desk.now);
+    if (outcome.escaped !== undefined) yield* escape(at.desk, attempt, outcome.escaped, token);
     const usage = yield* usageOf(attempt, step, outcome, at.desk.now);
     const answer = endOn(at.desk, attempt, at.steps, step, token, outcome, limits, usage, under);
     const [changed] = yield* finish(...at.desk.writes, receipt(step.id, token, digest, answer, at.desk.now));

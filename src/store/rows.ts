@@ -29,7 +29,11 @@ export type RunRow = RunRecord &
     readonly definitionDigest: string;
   };
 /** `accountId`: of an agent, the account that its last attempt had. */
-export type StepRow = StepRecord & { readonly accountId: string | null; readonly sessionRef: string | null };
+export type StepRow = StepRecord & {
+  readonly accountId: string | null;
+  readonly sessionRef: string | null;
+  readonly lostEnds: number;
+};
 export type AttemptRow = AttemptRecord;
 export type HostRow = HostRecord & Numbered;
 export type AccountRow = AccountRecord & Numbered;
@@ -66,7 +70,7 @@ export const toAttempt = mapper<AttemptRow>([], ["counted", "adopted"]);
 export const toHost = mapper<HostRow>([], []);
 export const toAccount = mapper<AccountRow>(["env", "secrets"], ["enabled"]);
 export const toHold = mapper<HoldRecord>([], []);
-export const toWorktree = mapper<WorktreeRecord>([], []);
+export const toWorktree = mapper<WorktreeRecord>(["escaped"], []);
 
 export const toEvent = (row: Row): EventRecord => ({
   cursor: String(row["cursor"]),

@@ -51,6 +51,7 @@ export const beginWorktree = operation(
       keptBecause: null,
       commits: null,
       diffStat: null,
+      escaped: null,
       createdAt: now,
       finishedAt: null,
     };

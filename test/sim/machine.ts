@@ -50,7 +50,15 @@ const absent = (): never => {
 };
 export const commandsOnly: { readonly agents: Agents; readonly worktrees: Worktrees } = {
   agents: { traits: absent, read: absent, conclude: absent },
-  worktrees: { place: absent, make: absent, enter: absent, look: absent, remove: absent },
+  worktrees: {
+    place: absent,
+    make: absent,
+    enter: absent,
+    look: absent,
+    watch: absent,
+    escaped: absent,
+    remove: absent,
+  },
 };
 
 /** What a command is told to do, or an agent. */
@@ -332,7 +340,7 @@ export function createMachine(options: MachineOptions): Machine {
       };
     },
     agentsFor: () => ({
-      traits: () => ({ resume: true, presetSession: true }),
+      traits: () => ({ resume: true, fork: true, presetSession: true }),
       async read(name) {
         const folder = folders.get(name);
         return { ...silent, ...folder?.plan.agent?.says(ranMs(folder)) };

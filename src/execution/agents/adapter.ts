@@ -39,6 +39,8 @@ export interface Adapter {
 export interface Capabilities {
   /** A later attempt can go on with a session by its id. */
   readonly resume: boolean;
+  /** A later attempt can go on in a copy of a session, which stays as it is. */
+  readonly fork: boolean;
   /** A session can be begun under an id of ours. */
   readonly presetSession: boolean;
   /** Permissions that it keeps by switches of its own. */
@@ -73,8 +75,8 @@ export interface Order {
   readonly target: AgentTarget;
   /** Where the program was found; the first word of the command line. Ignored by a provider whose target names it. */
   readonly program: string;
-  /** A session to go on with, or an id to begin under; null: neither. */
-  readonly session: { readonly id: string; readonly resume: boolean } | null;
+  /** A session to go on with, in a copy when `fork`, or an id to begin under; null: neither. */
+  readonly session: { readonly id: string; readonly resume: boolean; readonly fork?: boolean } | null;
   /** The variables that it will have: some providers take by argument what people set by variable. */
   readonly environment: Readonly<Record<string, string>>;
   /** Whether the process will be root. */

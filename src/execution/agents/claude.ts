@@ -86,6 +86,7 @@ export const claude: Adapter = {
   },
   capabilities: {
     resume: true,
+    fork: true,
     presetSession: true,
     permissions: ["read-only", "workspace-write", "full"],
     promptBy: "stdin",
@@ -110,6 +111,7 @@ export const claude: Adapter = {
         "stream-json",
         "--verbose",
         ...(session === null ? [] : [session.resume ? "--resume" : "--session-id", session.id]),
+        ...(session?.resume === true && session.fork === true ? ["--fork-session"] : []),
         // One word, because a value may begin with a dash.
         ...(target.model === null ? [] : [`--model=${target.model}`]),
         ...PERMISSIONS[target.permission],
@@ -121,8 +123,10 @@ export const claude: Adapter = {
   start: (surroundings) => readClaude(surroundings),
 };
 
-/** The session that it was to go on with is not there; or the one that it was to begin is. */
-const SESSION_GONE = /no conversation found with session id|session id .{1,80} is already in use/i;
+/** The session that it was to go on with is not there. */
+const SESSION_GONE = /no conversation found with session id/i;
+/** The one that it was to begin, or to go on with, is somebody's. */
+const SESSION_USED = /session id .{1,80} is already in use/i;
 
 /** What the program says before it has begun, and would say every time: whole lines. It takes 10 MB on standard input. */
 const CANNOT_START = /^.*(?:cannot be used with root|piped stdin input exceeds).*$/im;
@@ -258,7 +262,7 @@ function readClaude(surroundings: Surroundings): Reader {
     trouble = null;
     for (const denial of listAt(event, "permission_denials")) refused.add(textAt(denial, "tool_name") ?? "a tool");
     // Where there was no session to go on with, the id that it names is one of nothing.
-    if (sessionId === null && !SESSION_GONE.test(errorsOf(event))) sessionId = textAt(event, "session_id");
+    if (sessionId === null && sessionTrouble(errorsOf(event)) === null) sessionId = textAt(event, "session_id");
     const usage = usageOf(event);
     const failure = judge(event);
     const text = textAt(event, "result") ?? errorsOf(event);
@@ -334,13 +338,17 @@ function readClaude(surroundings: Surroundings): Reader {
       const usage = result === null ? null : usageOf(result);
       const known = { text: lastText, sessionId, usage };
       const fail = (failure: Failure) => failed(known, failure, surroundings, now);
-      if (SESSION_GONE.test(stderrTail) || (result !== null && SESSION_GONE.test(errorsOf(result))))
-        return failed(
-          { ...known, sessionId: null },
-          { class: "protocol", message: `the session cannot be used: ${lastLine(stderrTail) ?? errorsOf(result)}` },
-          surroundings,
-          now,
-        );
+      const session = sessionTrouble(stderrTail) ?? (result === null ? null : sessionTrouble(errorsOf(result)));
+      if (session !== null)
+        return {
+          ...failed(
+            { ...known, sessionId: null },
+            { class: "protocol", message: `the session cannot be used: ${lastLine(stderrTail) ?? errorsOf(result)}` },
+            surroundings,
+            now,
+          ),
+          ...session,
+        };
       if (result !== null) {
         const failure = judge(result);
         if (failure !== null) return fail(failure);
@@ -366,6 +374,12 @@ function readClaude(surroundings: Surroundings): Reader {
   };
 }
 
+/** Why a session cannot be used, by what was said; null when nothing is said of that. */
+function sessionTrouble(text: string): Pick<AgentVerdict, "sessionGone" | "sessionUsed"> | null {
+  if (SESSION_GONE.test(text)) return { sessionGone: true };
+  return SESSION_USED.test(text) ? { sessionUsed: true } : null;
+}
+
 const errorsOf = (event: Fields | null): string => listAt(event, "errors").map(shownValue).join("\n");
 
 function contentText(content: unknown): string {
@@ -386,6 +400,8 @@ function usageOf(event: Fields): Usage | null {
     cachedInputTokens: countAt(event, "usage", "cache_read_input_tokens"),
     outputTokens: countAt(event, "usage", "output_tokens"),
     costUsd: numberAt(event, "total_cost_usd"),
+    // A session that is gone on with keeps its price, while its tokens begin anew (seen with 2.1.332).
+    costOf: "session",
   };
 }
 
@@ -400,8 +416,6 @@ interface Said {
 
 /** Its own words for errors. A credit balance heals by itself once somebody pays: that is a quota, not a login. */
 const BY_WORD: Readonly<Record<string, FailureClass>> = {
-    // A session that is gone on with keeps its price, while its tokens begin anew (seen with 2.1.332).
-    costOf: "session",
   authentication_failed: "auth",
   oauth_org_not_allowed: "auth",
   billing_error: "quota",

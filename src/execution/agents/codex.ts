@@ -46,6 +46,7 @@ export const codex: Adapter = {
   },
   capabilities: {
     resume: true,
+    fork: true,
     presetSession: false,
     permissions: ["read-only", "workspace-write", "full"],
     promptBy: "stdin",
@@ -67,10 +68,10 @@ export const codex: Adapter = {
       argv: [
         program,
         "exec",
-        ...(resumed ? ["resume"] : []),
+        ...(resumed ? [session.fork === true ? "fork" : "resume"] : []),
         "--json",
         "--skip-git-repo-check",
-        // `resume` has no -s.
+        // `resume` and `fork` have no -s.
         ...set("sandbox_mode", SANDBOX[target.permission]),
         // Else a refused connection is waited for without end.
         ...set("features.unbounded_connection_retries", false),
@@ -242,12 +243,15 @@ function readCodex(surroundings: Surroundings): Reader {
         return exit !== null && exit !== 0 ? fail(contradicted(exit)) : succeeded(known);
       }
       if (end === null && SESSION_GONE.test(stderrTail))
-        return failed(
-          { ...known, sessionId: null },
-          { class: "protocol", message: `the session cannot be used: ${lastLine(stderrTail) ?? ""}` },
-          surroundings,
-          now,
-        );
+        return {
+          ...failed(
+            { ...known, sessionId: null },
+            { class: "protocol", message: `the session cannot be used: ${lastLine(stderrTail) ?? ""}` },
+            surroundings,
+            now,
+          ),
+          sessionGone: true,
+        };
       if (lastError !== null) {
         const found = classifyText(lastError);
         // Without its end an error is the reason only where it says something.
@@ -299,7 +303,7 @@ function usageOf(event: Fields): Usage | null {
     cachedInputTokens: countAt(event, "usage", "cached_input_tokens"),
     outputTokens: countAt(event, "usage", "output_tokens"),
     costUsd: null,
-  };
-}
     // A session that is gone on with counts on (seen with 0.171.0).
     of: "session",
+  };
+}

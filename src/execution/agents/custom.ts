@@ -22,6 +22,7 @@ export const custom: Adapter = {
   capabilities: {
     // By the id that it names; it is told that id again.
     resume: true,
+    fork: false,
     presetSession: false,
     // Nothing holds it to one.
     permissions: ["workspace-write", "full"],

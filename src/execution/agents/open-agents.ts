@@ -177,8 +177,8 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
 
   return {
     traits(provider) {
-      const { resume, presetSession } = adapterOf(provider).capabilities;
-      return { resume, presetSession };
+      const { resume, fork, presetSession } = adapterOf(provider).capabilities;
+      return { resume, fork, presetSession };
     },
 
     read(folder, target) {

@@ -1,23 +1,86 @@
 /** Watches the checkout that a tree was made from: an agent with a tree of its own has no business there. */
-import { lstatSync } from "node:fs";
+import { existsSync, lstatSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { printed, type Workspace } from "./git.ts";
+import { z } from "zod";
+import { ESCAPE_PATHS, type Escape } from "../../core/escape.ts";
+import { readText } from "../attempt-folder.ts";
+import { type GitAt, printed, type Workspace } from "./git.ts";
 import { readStatus } from "./inventory.ts";
 
-/** Paths that are kept one by one; of more only the number is. */
+/** Beside the tree's marker, so that it outlives the daemon and goes with the tree. */
+const FILE = "drover-main.json";
+/** Paths that are compared one by one; of more only the number is. */
 const PATHS_KEPT = 5000;
-/** Paths that are told. */
-const PATHS_TOLD = 5;
 
-interface MainState {
-  readonly head: string;
-  readonly count: number;
+const checkoutState = z.object({
+  /** What HEAD names, and its commit. */
+  head: z.string(),
+  count: z.number(),
   /** Size and time of each path that git calls changed or new. */
-  readonly paths: Readonly<Record<string, string>>;
+  paths: z.record(z.string(), z.string()),
+});
+type CheckoutState = z.infer<typeof checkoutState>;
+
+/** By the checkout's top folder. */
+const noted = z.record(z.string(), checkoutState);
+
+/** Notes how checkouts stand. Costs one `git status` for each. Errors: `workspace`. @param gitFolder the tree's part of its repository */
+export async function noteCheckouts(gitFolder: string, checkouts: readonly string[], at: GitAt): Promise<void> {
+  const states = await Promise.all(
+    checkouts.filter(hasFiles).map(async (folder) => [folder, await readCheckout(at(folder))] as const),
+  );
+  const path = join(gitFolder, FILE);
+  writeFileSync(`${path}.new`, JSON.stringify(Object.fromEntries(states)), { mode: 0o600 });
+  renameSync(`${path}.new`, path);
 }
 
-/** The state of a checkout as text, to be compared with a later one. Costs one `git status`. Errors: `workspace`. */
-export async function readMain(git: Workspace): Promise<string> {
+/**
+ * What changed since in the noted checkouts; null when nothing did, or nothing was noted. Errors: `workspace`.
+ * @param top paths are seen from it; those of another checkout are absolute
+ */
+export async function changesSince(gitFolder: string, top: string, at: GitAt): Promise<Escape | null> {
+  // With the whole repository what was noted in it is gone too.
+  if (!existsSync(top)) return { headMoved: true, paths: ["."], count: 1 };
+  const text = readText(join(gitFolder, FILE));
+  if (text === null) return null;
+  let before: z.infer<typeof noted>;
+  try {
+    before = noted.parse(JSON.parse(text));
+  } catch {
+    return null; // what works in the tree may write here too
+  }
+  let headMoved = false;
+  let count = 0;
+  const paths: string[] = [];
+  for (const [folder, was] of Object.entries(before)) {
+    const seen = (path: string) => (folder === top ? path : join(folder, path));
+    if (!hasFiles(folder)) {
+      headMoved = true;
+      count++;
+      paths.push(seen("."));
+      continue;
+    }
+    const is = await readCheckout(at(folder));
+    const different = differentPaths(was, is);
+    headMoved ||= is.head !== was.head;
+    count += Math.max(different.length, is.count === was.count ? 0 : 1);
+    paths.push(...different.map(seen));
+  }
+  if (!headMoved && count === 0) return null;
+  return { headMoved, paths: paths.toSorted().slice(0, ESCAPE_PATHS), count };
+}
+
+/** A bare repository has none. */
+const hasFiles = (folder: string): boolean => existsSync(join(folder, ".git"));
+
+function differentPaths(was: CheckoutState, is: CheckoutState): readonly string[] {
+  const names = new Set([...Object.keys(was.paths), ...Object.keys(is.paths)]);
+  // What a commit took up is no change of a file.
+  const gone = (name: string) => is.head !== was.head && is.paths[name] === undefined;
+  return [...names].filter((name) => was.paths[name] !== is.paths[name] && !gone(name));
+}
+
+async function readCheckout(git: Workspace): Promise<CheckoutState> {
   const { changed, untracked } = await readStatus(git);
   const all = [...changed, ...untracked];
   const on = printed(await git.run(["symbolic-ref", "--quiet", "HEAD"]));
@@ -26,25 +89,5 @@ export async function readMain(git: Workspace): Promise<string> {
     const found = lstatSync(join(git.folder, path), { throwIfNoEntry: false, bigint: true });
     return [path, found === undefined ? "gone" : `${found.size} ${found.mtimeNs}`] as const;
   });
-  const state: MainState = { head: `${on} ${head}`, count: all.length, paths: Object.fromEntries(paths) };
-  return JSON.stringify(state);
-}
-
-/**
- * What happened in a checkout between two states, in words; null when nothing did. It cannot say who did it: people work
- * there too.
- */
-export function describeEscape(before: string, after: string): string | null {
-  const [old, now] = [JSON.parse(before) as MainState, JSON.parse(after) as MainState];
-  const names = new Set([...Object.keys(old.paths), ...Object.keys(now.paths)]);
-  const different = [...names].filter((path) => old.paths[path] !== now.paths[path]).toSorted();
-  const told = different.slice(0, PATHS_TOLD).join(", ") + (different.length > PATHS_TOLD ? ", ..." : "");
-  const parts = [
-    ...(old.head === now.head ? [] : ["HEAD moved"]),
-    ...(different.length === 0
-      ? []
-      : [`${different.length} file${different.length === 1 ? "" : "s"} changed: ${told}`]),
-    ...(different.length === 0 && old.count !== now.count ? ["files changed"] : []),
-  ];
-  return parts.length === 0 ? null : parts.join("; ");
+  return { head: `${on} ${head}`, count: all.length, paths: Object.fromEntries(paths) };
 }

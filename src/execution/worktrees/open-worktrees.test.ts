@@ -26,7 +26,6 @@ import type { MadeWorktree, WorktreeOrder } from "../../core/ports.ts";
 import type { WorktreeRecord } from "../../core/records.ts";
 import { openProcessTable } from "../processes.ts";
 import { type HostWorktrees, openWorktrees, type WorktreesOptions } from "./open-worktrees.ts";
-import { describeEscape } from "./main-checkout.ts";
 
 const table = openProcessTable();
 const RUN = "run_01k2m3n4p5q6r7s8t9v0wxyz12";
@@ -114,6 +113,7 @@ const recordOf = (order: WorktreeOrder, made: MadeWorktree | null): WorktreeReco
   keptBecause: null,
   commits: null,
   diffStat: null,
+  escaped: null,
   createdAt: 0,
   finishedAt: null,
 });
@@ -864,14 +864,42 @@ describe("to go on in a tree", () => {
     const shop = repository();
     const record = await makeTree(shop);
     writeFileSync(join(shop, "mine"), "x");
-    const before = await trees.mainState(record.repository ?? "");
+    expect(await trees.escaped(record), "nothing was noted").toBeNull();
+    await trees.watch(record);
     commit(record.path);
-    expect(describeEscape(before, await trees.mainState(shop))).toBeNull();
+    expect(await trees.escaped(record)).toBeNull();
     appendFileSync(join(shop, "README.md"), "escaped\n");
     appendFileSync(join(shop, "mine"), "y");
-    expect(describeEscape(before, await trees.mainState(shop))).toBe("2 files changed: README.md, mine");
+    const changed = { headMoved: false, paths: ["README.md", "mine"], count: 2 };
+    expect(await trees.escaped(record)).toEqual(changed);
+    expect(await open().escaped(record), "a later daemon has what an earlier one noted").toEqual(changed);
     git(shop, "commit", "-qam", "escaped");
-    expect(describeEscape(before, await trees.mainState(shop))).toBe("HEAD moved; 1 file changed: mine");
+    expect(await trees.escaped(record)).toEqual({ headMoved: true, paths: ["mine"], count: 1 });
+    await trees.watch(record);
+    expect(await trees.escaped(record), "the next attempt begins with what is there").toBeNull();
+    rmSync(join(shop, "mine"));
+    expect(await trees.escaped(record)).toEqual({ headMoved: false, paths: ["mine"], count: 1 });
+    rmSync(shop, { recursive: true });
+    expect(await trees.escaped(record), "nothing is worse than this").toEqual({
+      headMoved: true,
+      paths: ["."],
+      count: 1,
+    });
+  });
+
+  test("B-112 the tree that the person works in is watched too, and a bare repository has none", async () => {
+    const shop = repository();
+    git(shop, "worktree", "add", "-q", "--detach", join(folder, "mine"));
+    const record = await makeTree(join(folder, "mine"));
+    await trees.watch(record);
+    appendFileSync(join(folder, "mine/README.md"), "escaped\n");
+    appendFileSync(join(shop, "README.md"), "escaped\n");
+    expect((await trees.escaped(record))?.paths).toEqual([join(folder, "mine/README.md"), "README.md"].toSorted());
+
+    const bare = await makeTree(join(folder, "shop.git"), { runId: `${RUN}2` });
+    await trees.watch(bare);
+    expect(await trees.escaped(bare)).toBeNull();
+    expect(await trees.remove(bare, false)).toMatchObject({ removed: true });
   });
 });
 

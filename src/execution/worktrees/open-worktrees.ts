@@ -3,6 +3,7 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, renameSync
 import { statfs } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { AppError } from "../../core/errors.ts";
+import type { Escape } from "../../core/escape.ts";
 import type { Limits } from "../../core/limits.ts";
 import type { MadeWorktree, WorktreeOrder, WorktreeState, Worktrees } from "../../core/ports.ts";
 import type { WorktreeRecord } from "../../core/records.ts";
@@ -22,7 +23,7 @@ import {
   readStatus,
   takeInventory,
 } from "./inventory.ts";
-import { readMain } from "./main-checkout.ts";
+import { changesSince, noteCheckouts } from "./main-checkout.ts";
 import { gitFolderOf, type Marker, readMarker, registrationsOf, unregister, writeMarker } from "./marker.ts";
 import { placeOf } from "./names.ts";
 import { type Occupant, occupantsOf } from "./occupants.ts";
@@ -51,8 +52,6 @@ export interface StrayWorktree {
 export interface HostWorktrees extends Worktrees {
   /** Trees below the root that are none of these, decided by what is on the disk. @param known paths of records */
   strays(known: readonly string[]): Promise<readonly StrayWorktree[]>;
-  /** The state of a repository's main checkout, for `describeEscape`. Errors: `workspace`. */
-  mainState(repository: string): Promise<string>;
 }
 
 /** A tree that was made this short a time ago may have a record that whoever looks for strays has not seen. */
@@ -277,6 +276,20 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     });
   };
 
+  /** The main checkout, and the one that the run was to work in where that is another. */
+  const watch = async (record: WorktreeRecord): Promise<void> => {
+    const gitFolder = gitFolderOf(record.path);
+    if (gitFolder === null || record.repository === null) return;
+    const place = isThere(record.cwd) ? await locate(record.cwd, at) : null;
+    const checkouts = new Set([record.repository, ...(place === null ? [] : [place.git.folder])]);
+    await noteCheckouts(gitFolder, [...checkouts], at);
+  };
+
+  const escaped = async (record: WorktreeRecord): Promise<Escape | null> => {
+    const gitFolder = gitFolderOf(record.path);
+    return gitFolder === null || record.repository === null ? null : changesSince(gitFolder, record.repository, at);
+  };
+
   const remove: Worktrees["remove"] = async (record, discard) => {
     await recovered();
     return inTurn(realPlace(record.path), async () => {
@@ -421,6 +434,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       keptBecause: null,
       commits: null,
       diffStat: null,
+      escaped: null,
       createdAt: Math.round(statOf(path)?.birthtimeMs ?? 0),
       finishedAt: null,
     };
@@ -439,9 +453,10 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     make: (order) => inWords("the worktree could not be made", order.path, () => make(order)),
     enter: (record) => inWords("the worktree cannot be entered", record.path, () => enter(record)),
     look: (record) => inWords("the worktree cannot be looked at", record.path, () => look(record)),
+    watch: (record) => inWords("the main checkout cannot be watched", record.path, () => watch(record)),
+    escaped: (record) => inWords("the main checkout cannot be looked at", record.path, () => escaped(record)),
     remove: (record, discard) => inWords("the worktree cannot be removed", record.path, () => remove(record, discard)),
     strays,
-    mainState: async (repository) => readMain(at(repository)),
   };
 }
 
