@@ -30,7 +30,7 @@ async function load() {
           export { placesOf } from "./src/ops/places.ts";
           export { EXIT } from "./src/cli/cli.ts";
           export { RUN_EXIT } from "./src/cli/wait.ts";
-          export { failureClasses, runStatuses, attemptStatuses, stepStatuses } from "./src/core/run.ts";
+          export { endedBy, failureClasses, runStatuses, attemptStatuses, stepStatuses } from "./src/core/run.ts";
           export { loopStatuses } from "./src/core/loop-states.ts";`,
         resolveDir: root,
         loader: "ts",
@@ -158,7 +158,7 @@ ${rows.join("\n")}
 }
 
 /** @param {any} program */
-function words({ EXIT, RUN_EXIT, failureClasses, runStatuses, attemptStatuses, stepStatuses, loopStatuses }) {
+function words({ EXIT, RUN_EXIT, endedBy, failureClasses, runStatuses, attemptStatuses, stepStatuses, loopStatuses }) {
   const list = (/** @type {readonly string[]} */ all) => all.map((one) => `\`${one}\``).join(", ");
   return `${head}# Words and statuses
 
@@ -177,6 +177,8 @@ ${Object.entries(EXIT)
 Loops are ${list(loopStatuses)}. Runs are ${list(runStatuses)}. Steps are the same, and ${list(stepStatuses.filter((/** @type {string} */ one) => !runStatuses.includes(one)))}. Attempts are ${list(attemptStatuses)}.
 
 Classes of failure: ${list(failureClasses)}.
+
+What ended an attempt (\`endedBy\`): ${list(endedBy)}. \`self\` is its own end, \`exit_timer\` an agent that had said its result and was ended because it did not exit, \`stop\` a daemon that went down, \`fence\` another one that took it over.
 `;
 }
 

@@ -57,6 +57,7 @@ describe("what we ended", () => {
     ["timeout", "timed_out", "timeout"],
     ["idle", "timed_out", "idle_timeout"],
     ["cancel", "cancelled", "cancelled"],
+    ["exit_timer", "stopped", "cancelled"],
     ["stop", "stopped", "cancelled"],
   ] as const)("%s", (by, kind, reason) => {
     for (const exit of [143, 137])

@@ -172,6 +172,8 @@ function endedFor({ wish }: Ending, exit: number | null): Verdict {
       return { ...how, kind: "timed_out", class: "idle_timeout" };
     case "cancel":
       return { ...how, kind: "cancelled", class: "cancelled" };
+    // Without the closing event for which it was begun nobody knows what the work came to: it is done again.
+    case "exit_timer":
     case "stop":
     case "fence":
       return { ...how, kind: "stopped", class: "cancelled" };

@@ -13,7 +13,7 @@ import type {
   StepRecord,
   WorktreeRecord,
 } from "../core/records.ts";
-import { attemptStatuses, failureClasses, isLiveAttempt, runStatuses, stepStatuses } from "../core/run.ts";
+import { attemptStatuses, endedBy, failureClasses, isLiveAttempt, runStatuses, stepStatuses } from "../core/run.ts";
 import { inWords } from "./fault-words.ts";
 import type { Json } from "./fields.ts";
 import { anything, boolean, instant, integer, listOf, nullable, object, oneOf, type Shape, string } from "./shape.ts";
@@ -310,7 +310,7 @@ const attemptShape: Shape = object({
   sessionId: nullable(string),
   usage: usageShape,
   agent: anything,
-  endedBy: nullable(string),
+  endedBy: nullable(oneOf(endedBy)),
   logs: nullable(object({ stdout: string, stderr: string, stdoutBytes: integer, stderrBytes: integer })),
   tail: nullable(string),
   adopted: boolean,

@@ -169,6 +169,7 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
     maxAttempts: step?.maxAttempts ?? 0,
     exitCode: run.exitStatus,
     class: run.error?.class ?? last?.class ?? null,
+    endedBy: last?.endedBy ?? null,
   };
   const answer = (sentence: string, more: { readonly [key: string]: Json } = {}): Why => ({
     thing: { kind: "run", id: run.id, name: run.loopName },
@@ -228,7 +229,9 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
         { pid: last?.pid ?? null, attempt: last?.number ?? null },
       );
     case "succeeded":
-      return answer(`It ran because ${originOf(tree)}, and succeeded.`);
+      return answer(
+        `It ran because ${originOf(tree)}, and succeeded${last?.endedBy === "exit_timer" ? "; it did not exit by itself after its result, so its processes were ended" : ""}.`,
+      );
     case "failed":
     case "timed_out": {
       const said = run.error?.message ?? last?.message;

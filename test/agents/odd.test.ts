@@ -70,8 +70,20 @@ test.each(["claude", "codex"])("%s ends well whatever it prints", async (provide
 test.each(["claude", "codex"])(
   "B-008 %s has said its result and stays: the result counts, the tree is ended",
   async (provider) => {
-    expect(await run(provider, "result-stays")).toMatchObject(said("done"));
-    expect(await run(provider, "result-clings")).toMatchObject(said("done"));
+    for (const mode of ["result-stays", "result-clings"]) {
+      const ended = await run(provider, mode);
+      expect(ended).toMatchObject(said("done"));
+      expect(attemptsOf(ended)).toMatchObject([
+        { endedBy: "exit_timer", message: expect.stringContaining("forced exit") },
+      ]);
+      expect((await home.run(["show", ended.id])).out).toContain(
+        "forced exit: it did not exit within 1 s of its result",
+      );
+      expect((await home.run(["why", ended.id])).out).toContain("did not exit by itself after its result");
+    }
+    const own = await run(provider, "ok");
+    expect(attemptsOf(own)).toMatchObject([{ endedBy: "self", message: null }]);
+    expect((await home.run(["why", own.id])).out).not.toContain("did not exit");
   },
 );
 
