@@ -7,7 +7,7 @@ import { isTested, versionOf } from "./agents/adapter.ts";
 import { adapterOf } from "./agents/index.ts";
 import { surroundingsOf } from "./agents/surroundings.ts";
 import { composeEnvironment } from "./environment.ts";
-import { type ErrandEnd, runErrand } from "./errand.ts";
+import { type ErrandEnd, ownOutput, runErrand } from "./errand.ts";
 import { openProcessTable, type ProcessTable } from "./processes.ts";
 import { resolveSecrets } from "./secrets.ts";
 
@@ -55,7 +55,7 @@ export function openAgentTools({ environment, find, probeMs }: AgentToolsOptions
       const file = adapter.program === null ? null : await find(adapter.program);
       if (file === null) return { file, version: null, tested: null, fault: null };
       const end = await ask([file, ...adapter.versionArgs], await environmentOf(provider, null, environment, table));
-      const version = end.exit === 0 ? versionOf(end.stdout.toString()) : null;
+      const version = end.exit === 0 ? versionOf(ownOutput(end)?.toString() ?? "") : null;
       return {
         file,
         version,
@@ -78,6 +78,7 @@ export function openAgentTools({ environment, find, probeMs }: AgentToolsOptions
       }
       const end = await ask([file, ...probeLogin.args], own);
       if (end.timedOut || end.fault !== null) return { loggedIn: null, detail: faultOf(end) };
+      if (ownOutput(end) === null) return { loggedIn: null, detail: "it ended in the middle of its answer" };
       return probeLogin.read({
         exit: end.exit,
         stdout: end.stdout.toString(),
@@ -88,9 +89,10 @@ export function openAgentTools({ environment, find, probeMs }: AgentToolsOptions
   };
 }
 
-function faultOf({ exit, timedOut, fault, stderr, stdout }: ErrandEnd): string {
+function faultOf({ exit, timedOut, fault, stderr, stdout, whole }: ErrandEnd): string {
   if (timedOut) return "it does not answer in time";
   if (fault !== null) return fault;
+  if (exit === 0 && ownOutput({ whole, stdout }) === null) return "it ended in the middle of its answer";
   const said = [stderr, stdout].flatMap((stream) => stream.toString().split("\n")).find((line) => line.trim() !== "");
   return `exit ${exit ?? "unknown"}${said === undefined ? "" : `: ${said.trim().slice(0, 200)}`}`;
 }

@@ -3,7 +3,7 @@ import { runErrand } from "./errand.ts";
 import { openProcessTable } from "./processes.ts";
 
 const table = openProcessTable();
-const errand = (script: string) =>
+const errand = (script: string, sweep = false) =>
   runErrand(
     {
       argv: ["/bin/sh", "-c", script],
@@ -14,7 +14,7 @@ const errand = (script: string) =>
       keep: "head",
     },
     table,
-    false,
+    sweep,
   );
 /** Keeps this thread from everything else, as a busy machine does. */
 const block = (ms: number): void => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
@@ -35,4 +35,13 @@ test("what a helper that holds the output may still print is not waited for, and
   const end = await errand("echo said; sleep 5 &");
   expect(end).toMatchObject({ exit: 0, whole: false });
   expect(end.stdout.toString()).toBe("said\n");
+});
+
+test("that what holds the output is ended makes it no whole", async () => {
+  const end = await errand("echo said; sleep 300 &", true);
+  expect(end).toMatchObject({ exit: 0, whole: false, report: { killed: 1, left: 0 } });
+  expect(await errand("echo said; sleep 300 >/dev/null 2>&1 &", true)).toMatchObject({
+    whole: true,
+    report: { killed: 1 },
+  });
 });

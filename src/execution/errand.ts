@@ -36,6 +36,16 @@ export interface ErrandEnd {
   readonly report: EndReport | null;
 }
 
+/**
+ * What the command itself printed, or null where nobody can know whether that is all of it. When it has ended, it has said
+ * all it will, and that is read; what may still come is of something that it left behind and that holds the pipe, which as
+ * far as anybody can tell is none of its answer once a line is complete. A line without its end may go on there.
+ */
+export function ownOutput({ whole, stdout }: Pick<ErrandEnd, "whole" | "stdout">): Buffer | null {
+  return whole || stdout.at(-1) === NEWLINE ? stdout : null;
+}
+const NEWLINE = 10;
+
 /** What is still in a pipe when the command has ended comes within this time; a helper that holds the pipe gets no more. */
 const DRAIN_MS = 200;
 
@@ -65,6 +75,8 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
       finished = true;
       clearTimeout(limit);
       const { pid } = child;
+      // Before what is left is ended: that ends the pipe too, and says nothing about what would have come.
+      const whole = child.stdout.readableEnded;
       let report: EndReport | null = null;
       if (pid !== undefined && (timedOut || sweep)) {
         const since = forks === null ? null : { pid, forks };
@@ -79,7 +91,6 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
         };
         report = await endTree(tree, timedOut ? (errand.graceMs ?? 0) : 0, table).catch(() => null);
       }
-      const whole = child.stdout.readableEnded;
       child.stdout.destroy();
       child.stderr.destroy();
       child.stdin.destroy();

@@ -3,7 +3,7 @@ import { homedir } from "node:os";
 import { resolve } from "node:path";
 import { AppError } from "../core/errors.ts";
 import { MAX_WORD_BYTES } from "./environment.ts";
-import { runErrand } from "./errand.ts";
+import { ownOutput, runErrand } from "./errand.ts";
 import type { ProcessTable } from "./processes.ts";
 import { MIN_SECRET_BYTES } from "./scrub.ts";
 
@@ -97,7 +97,15 @@ async function resolveSecret(name: string, source: string, at: SecretSurrounding
           `its command ended with status ${end.exit ?? "none"}`,
           "run it by hand in the working directory",
         );
-      return textOf(name, end.stdout);
+      // Half a secret is a wrong one: it locks accounts out, and what is scrubbed is then not the secret.
+      const printed = ownOutput(end);
+      if (printed === null)
+        throw unresolved(
+          name,
+          "its command ended in the middle of a line while something that it started may still print the rest",
+          "let it end its line, or take the output away from what it leaves: `... >/dev/null &`",
+        );
+      return textOf(name, printed);
     }
     default:
       throw unresolved(name, "its source is none of env:NAME, file:PATH, cmd:STRING");

@@ -2,7 +2,7 @@
 import { accessSync, constants, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { AppError } from "../../core/errors.ts";
-import { runErrand } from "../errand.ts";
+import { ownOutput, runErrand } from "../errand.ts";
 import type { ProcessTable } from "../processes.ts";
 import { type Adapter, isTested, versionOf } from "./adapter.ts";
 
@@ -65,7 +65,7 @@ async function ask(adapter: Adapter, program: string, probe: VersionProbe): Prom
     },
     probe.table,
   );
-  return end.exit === 0 ? versionOf(end.stdout.toString()) : null;
+  return end.exit === 0 ? versionOf(ownOutput(end)?.toString() ?? "") : null;
 }
 
 /** Refuses a version that was not tried. Errors: AppError `agent_untested`, `agent_not_found` when it says none. */

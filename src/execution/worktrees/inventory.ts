@@ -324,7 +324,7 @@ async function repositoriesBelow(tree: string, folders: readonly string[], eyes:
       eyes.table,
       false,
     );
-    if (end.exit !== 0 || end.cut)
+    if (end.exit !== 0 || end.cut || !end.whole)
       throw workspaceError(`what git ignores cannot be looked through: ${wordsOf(end, eyes.limits.gitCheckoutMs)}`);
     for (const path of end.stdout.toString().split("\0"))
       if (path !== "") found.push(path.replace(/^\.\//, "").replace(/\/?\.git$/, ""));

@@ -85,7 +85,7 @@ async function lsofFolders(table: ProcessTable): Promise<readonly WorkingFolder[
     false,
   );
   // It ends with 1 when some process could not be read.
-  if (end.timedOut || end.fault !== null)
+  if (end.timedOut || end.fault !== null || !end.whole)
     throw workspaceError(`whether a process works in it cannot be told: lsof ${end.fault ?? "did not end"}`);
   const found: WorkingFolder[] = [];
   let pid = 0;
