@@ -1,11 +1,17 @@
 /** The built program with the real command lines: a home, a repository with an origin, an account for each test, a model server. */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import { type Home, openHome, processesOf, until } from "../e2e/drover.ts";
 import { programs } from "./installed.ts";
 import { type ModelServer, openModelServer } from "./model-server.ts";
 import { folderOutside, type RealProvider, surroundingsOf } from "./real.ts";
+
+interface UsageSeen {
+  readonly outputTokens: number;
+  readonly costUsd: number | null;
+  readonly of?: string;
+}
 
 /** Of a run's document what these tests read. */
 export interface RunSeen {
@@ -15,7 +21,7 @@ export interface RunSeen {
   readonly wakeAt: string | null;
   readonly output: unknown;
   readonly error: { readonly class: string; readonly message: string } | null;
-  readonly usage: { readonly outputTokens: number } | null;
+  readonly usage: UsageSeen | null;
   readonly worktree: { readonly path: string; readonly branch: string | null } | null;
   readonly steps: readonly {
     readonly triesCounted: number;
@@ -26,6 +32,8 @@ export interface RunSeen {
       readonly class: string | null;
       readonly counted: boolean | null;
       readonly sessionId: string | null;
+      readonly account: string | null;
+      readonly usage: UsageSeen | null;
       readonly agent: { readonly resetAt?: number | null; readonly httpStatus?: number | null } | null;
     }[];
   }[];
@@ -39,6 +47,8 @@ export interface Stage {
   readonly outside: string;
   /** An account of its own with a folder of its own, led to the server; answers its name. */
   account(provider: RealProvider, scenario: string, testId: string): Promise<void>;
+  /** Logs the user in, in the provider's own place; answers the flags that lead a run under it to the server. */
+  ownLogin(provider: RealProvider, scenario: string, testId: string): readonly string[];
   /** Adds a loop that is due now, and answers its run as soon as there is one. */
   loop(name: string, words: readonly string[]): Promise<string>;
   show(runId: string): Promise<RunSeen>;
@@ -61,6 +71,26 @@ const CONFIG = `limits:
   throttleBackoffMs: 1h
   throttleBackoffCapMs: 2h
 `;
+
+/** The key of the user's own login, as the server sees it. */
+export const OWN_KEY = "sk-of-the-users-own-login-0123456789";
+
+/** Where each keeps the user's own login below the home folder, as its own login command leaves it. */
+const OWN_LOGINS: { readonly [P in RealProvider]: readonly [file: string, content: unknown] } = {
+  claude: [
+    ".claude/.credentials.json",
+    {
+      claudeAiOauth: {
+        accessToken: OWN_KEY,
+        refreshToken: `${OWN_KEY}-again`,
+        expiresAt: Date.now() + 365 * 86_400_000,
+        scopes: ["user:inference", "user:profile"],
+        subscriptionType: "pro",
+      },
+    },
+  ],
+  codex: [".codex/auth.json", { auth_mode: "apikey", OPENAI_API_KEY: OWN_KEY }],
+};
 
 export async function openStage(): Promise<Stage> {
   const server = await openModelServer();
@@ -98,14 +128,13 @@ export async function openStage(): Promise<Stage> {
   await home.json(["up"]);
 
   // Codex may write in temporary folders, where the home of these tests is.
-  const outside = join(process.env["HOME"] ?? "/", `drover-outside-${process.pid}.txt`);
+  const outside = join(folderOutside(), `drover-outside-${process.pid}.txt`);
   const show = (runId: string) => home.json<RunSeen>(["show", runId]);
   return {
     home,
     server,
     repository,
-    // Codex may write in temporary folders, where the home of these tests is.
-    outside: join(folderOutside(), `drover-outside-${process.pid}.txt`),
+    outside,
     async account(provider, scenario, testId) {
       // Usage limits of Claude Code are events only with a login's token.
       const variables = surroundingsOf(provider, server.base(scenario, testId), scenario.startsWith("quota"));
@@ -116,6 +145,15 @@ export async function openStage(): Promise<Stage> {
         return ["--secret", `${name}=file:${file}`];
       });
       await home.json(["account", "add", provider, testId, ...flags]);
+    },
+    ownLogin(provider, scenario, testId) {
+      const [file, content] = OWN_LOGINS[provider];
+      mkdirSync(dirname(join(home.folder, file)), { recursive: true, mode: 0o700 });
+      writeFileSync(join(home.folder, file), JSON.stringify(content), { mode: 0o600 });
+      const variables = Object.entries(surroundingsOf(provider, server.base(scenario, testId)));
+      return variables
+        .filter(([name]) => name.endsWith("URL"))
+        .flatMap(([name, value]) => ["--env", `${name}=${value}`]);
     },
     async loop(name, words) {
       await home.json(["loop", "add", name, "--at", "+0s", "--cwd", repository, ...words]);

@@ -9,6 +9,7 @@
  * | --- | --- |
  * | `ok` | says OK |
  * | `slow~MS` | says OK after that time |
+ * | `together~N` | says OK to nobody before N requests are there, none of them answered; fails when they do not come |
  * | `tool` | has the file written that the prompt names with `FILE=path` (and `TEXT=content`), then says OK |
  * | `shell` | has the command run that the prompt gives with `SHELL=command`, else one that prints and stays; then says OK |
  * | `loop` | calls a tool again and again, `LOOP_CALLS` times at most |
@@ -83,7 +84,8 @@ interface Log {
 
 /** What is done with one request. */
 type Action =
-  | { readonly kind: "answer"; readonly answer: Answer; readonly delayMs: number }
+  /** `together`: the requests that have to be there first. */
+  | { readonly kind: "answer"; readonly answer: Answer; readonly delayMs: number; readonly together?: number }
   | { readonly kind: "refuse"; readonly fault: Fault }
   | { readonly kind: "drop" | "hang" | "hangstart" | "errevent" };
 
@@ -121,6 +123,8 @@ function decide(scenario: string, number: number, api: ModelApi, talk: Talk, now
   switch (name) {
     case "slow":
       return { ...OK, kind: "answer", answer: { text: "OK", tool: null }, delayMs: Number(argument) };
+    case "together":
+      return { kind: "answer", answer: { text: "OK", tool: null }, delayMs: 0, together: Number(argument) };
     case "tool": {
       const file = asked(talk, /FILE=(\S+)/g);
       if (file === null || talk.newResults > 0) return OK;
@@ -201,6 +205,25 @@ async function act(action: Action, api: ModelApi, talk: Talk, response: ServerRe
   }
 }
 
+/** The n-th request of a test, from 1, as soon as it is there. */
+function nth(log: Log, testId: string, number: number): Promise<Received> {
+  return new Promise((done, fail) => {
+    const look = () => {
+      const found = log.requests[number - 1];
+      if (found === undefined) return;
+      clearTimeout(timer);
+      log.waiting.delete(look);
+      done(found);
+    };
+    const timer = setTimeout(() => {
+      log.waiting.delete(look);
+      fail(new Error(`waited in vain: request ${number} of ${testId}; there were ${log.requests.length}`));
+    }, PATIENCE_MS);
+    log.waiting.add(look);
+    look();
+  });
+}
+
 /** Opens a server on a free port of the loopback interface. */
 export async function openModelServer(): Promise<ModelServer> {
   const logs = new Map<string, Log>();
@@ -232,7 +255,9 @@ export async function openModelServer(): Promise<ModelServer> {
     into.push(received);
     for (const look of [...log.waiting]) look();
     if (api !== undefined && talk !== null) {
-      await act(decide(log.scenario ?? scenario, received.number, api, talk, at), api, talk, response);
+      const action = decide(log.scenario ?? scenario, received.number, api, talk, at);
+      if (action.kind === "answer" && action.together !== undefined) await nth(log, testId, action.together);
+      await act(action, api, talk, response);
     } else if (path.endsWith("/count_tokens")) {
       json(response, 200, { input_tokens: 1234 });
     } else if (request.method === "HEAD") {
@@ -258,24 +283,7 @@ export async function openModelServer(): Promise<ModelServer> {
     },
     requests: (testId) => logOf(testId).requests,
     asides: (testId) => logOf(testId).asides,
-    received(testId, number) {
-      const log = logOf(testId);
-      return new Promise((done, fail) => {
-        const look = () => {
-          const found = log.requests[number - 1];
-          if (found === undefined) return;
-          clearTimeout(timer);
-          log.waiting.delete(look);
-          done(found);
-        };
-        const timer = setTimeout(() => {
-          log.waiting.delete(look);
-          fail(new Error(`waited in vain: request ${number} of ${testId}; there were ${log.requests.length}`));
-        }, PATIENCE_MS);
-        log.waiting.add(look);
-        look();
-      });
-    },
+    received: (testId, number) => nth(logOf(testId), testId, number),
     async close() {
       server.close();
       server.closeAllConnections(); // those that hang on purpose

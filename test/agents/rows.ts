@@ -33,6 +33,8 @@ export interface Row {
   readonly then: "nothing" | "release" | "answer";
   /** Runs at once under one account. */
   readonly runs: 1 | 2;
+  /** An account with a folder of its own, or the user's own login. */
+  readonly account: "own folder" | "default";
   readonly expected: { readonly [P in RealProvider]: Expected };
 }
 
@@ -54,6 +56,7 @@ const plain = {
   meanwhile: "nothing",
   then: "nothing",
   runs: 1,
+  account: "own folder",
 } as const satisfies Partial<Row>;
 
 /** Prints a word that the harness waits for, and stays. */
@@ -165,9 +168,25 @@ export const rows: readonly Row[] = [
   },
   {
     ...plain,
+    name: "nothing changed in two tries, the second resumes",
+    scenario: "ok",
+    flags: ["--expect", "changes", "--attempts", "2", "--backoff", "1s"],
+    expected: both({ ...failed("check_failed", 2), tries: 2 }),
+  },
+  {
+    ...plain,
     name: "two at once on one home",
-    scenario: "slow~1500",
+    scenario: "together~2",
     runs: 2,
+    expected: both({ ...well, requests: 2 }),
+  },
+  {
+    ...plain,
+    name: "the user's own login",
+    scenario: "tool",
+    prompt: "Write it.\nFILE=made.txt",
+    flags: ["--expect", "changes"],
+    account: "default",
     expected: both({ ...well, requests: 2 }),
   },
   {

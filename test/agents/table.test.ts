@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { until } from "../e2e/drover.ts";
-import { isOver, openStage, type RunSeen, type Stage } from "./harness.ts";
+import { isOver, openStage, OWN_KEY, type RunSeen, type Stage } from "./harness.ts";
 import { describeInstalled } from "./installed.ts";
 import { type Expected, printTable, type Row, rows } from "./rows.ts";
 
@@ -33,9 +33,12 @@ describeInstalled.each(["claude", "codex"] as const)("%s in a loop", (provider) 
   test.each(rows)("$name", async (row) => {
     const testId = `t${++tests}`;
     const { home, server } = stage;
-    await stage.account(provider, row.scenario.replace("RESET", String(inAnHour)), testId);
+    const scenario = row.scenario.replace("RESET", String(inAnHour));
+    const isOwn = row.account === "default";
+    const account = isOwn ? stage.ownLogin(provider, scenario, testId) : ["--account", testId];
+    if (!isOwn) await stage.account(provider, scenario, testId);
     const words = [
-      ...["--agent", provider, "--account", testId, "--worktree", "required"],
+      ...["--agent", provider, ...account, "--worktree", "required"],
       ...(provider === "codex" ? ["--model", "gpt-fake"] : []),
       ...["--prompt", row.prompt.replace("OUTSIDE", stage.outside), ...row.flags],
     ];
@@ -127,10 +130,30 @@ async function holdMore({ server, outside, home }: Stage, row: Row, run: RunSeen
       expect(Date.parse(run.wakeAt ?? "")).toBeLessThan(inAnHour * 1000 + 10 * 60_000);
       break;
     }
-    case "two at once on one home": {
-      const [first, second] = requests;
-      // Both were at work before either was answered.
-      expect(Math.abs((second?.at ?? 0) - (first?.at ?? 0))).toBeLessThan(10_000);
+    case "nothing changed in two tries, the second resumes": {
+      const attempts = run.steps.flatMap((step) => step.attempts);
+      expect(new Set(attempts.map(({ sessionId }) => sessionId)).size).toBe(1);
+      const [first, second] = attempts.map(({ usage }) => usage);
+      expect(second).toEqual(first);
+      expect(first).toMatchObject({ outputTokens: 7 });
+      expect(first?.of).toBeUndefined();
+      expect(run.usage?.outputTokens).toBe(14);
+      // Codex names no price.
+      const costUsd = first?.costUsd ?? null;
+      if (run.steps[0]?.attempts[0]?.account?.startsWith("claude")) expect(costUsd).toBeGreaterThan(0);
+      expect(run.usage?.costUsd ?? null).toBe(costUsd === null ? null : 2 * costUsd);
+      break;
+    }
+    case "two at once on one home":
+      // That both are answered is the proof: the server answers neither before the other has asked.
+      expect(requests).toHaveLength(2);
+      break;
+    case "the user's own login": {
+      const attempts = run.steps.flatMap((step) => step.attempts);
+      expect(attempts.map(({ account }) => account)).toEqual([expect.stringMatching(/:default$/)]);
+      for (const { headers } of requests) expect(headers.authorization).toBe(`Bearer ${OWN_KEY}`);
+      // The work is as much in a tree of its own as under any account.
+      expect(readFileSync(join(run.worktree?.path ?? "", "made.txt"), "utf8")).toBe("written by the model");
       break;
     }
     default:
