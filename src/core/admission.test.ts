@@ -207,7 +207,9 @@ describe("admission", () => {
     const of = (limits: ReadonlyMap<string, number>, used: number) =>
       refusalOf(set, { hosts: [host("h")], limits }, new Map([["folder:/a", used]]), NOW);
     expect(of(new Map(), 0)).toBeNull();
-    expect(of(new Map(), 1)).toEqual({ code: "cap", resource: "folder:/a", used: 1, limit: 1 });
+    const refused = of(new Map(), 1);
+    expect(refused).toEqual({ code: "cap", resource: "folder:/a", used: 1, limit: 1 });
+    expect(refused === null ? "" : describeRefusal(refused)).toBe("the folder /a is busy: another agent writes in it");
     expect(of(new Map([["folder:/a", 2]]), 1)).toBeNull();
   });
 });

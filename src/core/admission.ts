@@ -86,7 +86,7 @@ export function refusalOf(
     const refusal = ofAccount(resource, view, used) ?? heldBack(resource, view.holds);
     if (refusal !== null) return refusal;
     // Who writes in a folder that is not his own has it alone, unless a limit says otherwise.
-    const limit = view.limits.get(resource) ?? (resource.startsWith("folder:") ? 1 : undefined);
+    const limit = view.limits.get(resource) ?? (resource.startsWith(FOLDER) ? 1 : undefined);
     const taken = used.get(resource) ?? 0;
     if (limit !== undefined && taken >= limit) return { code: "cap", resource, used: taken, limit };
   }
@@ -94,6 +94,7 @@ export function refusalOf(
 }
 
 const ACCOUNT = "account:";
+const FOLDER = "folder:";
 
 /** Why nothing may start under an account that it names; null when something may, or it names none. */
 function ofAccount(
@@ -168,6 +169,8 @@ export function admit(view: AdmissionView, now: Instant, max: number): Admission
 export function describeRefusal(refusal: Refusal): string {
   switch (refusal.code) {
     case "cap":
+      if (refusal.resource.startsWith(FOLDER))
+        return `the folder ${refusal.resource.slice(FOLDER.length)} is busy: ${refusal.used === 1 ? "another agent writes" : `${refusal.used} agents write`} in it`;
       return `${refusal.resource.split(":").at(-1)} cap ${refusal.used}/${refusal.limit} of ${refusal.resource} is reached`;
     case "host_disk":
       return "the host is short of free disk space, so nothing starts there";

@@ -1,5 +1,6 @@
 /** The records as JSON documents: what every surface shows. Times are ISO-8601 in UTC with milliseconds. Fields are only ever added. */
 import type { Usage } from "../core/agent.ts";
+import type { Escape } from "../core/escape.ts";
 import { summedUsage } from "../core/usage.ts";
 import type { AccountView, Instant } from "../core/ports.ts";
 import type {
@@ -127,6 +128,8 @@ export interface WorktreeDocument {
   readonly keptBecause: string | null;
   readonly commits: number | null;
   readonly diffStat: string | null;
+  /** What changed in the checkout that it was made from while its run was at work, whoever did that. */
+  readonly escaped: Escape | null;
 }
 
 export const toWorktreeDocument = (tree: WorktreeRecord): WorktreeDocument => ({
@@ -140,6 +143,7 @@ export const toWorktreeDocument = (tree: WorktreeRecord): WorktreeDocument => ({
   keptBecause: tree.keptBecause,
   commits: tree.commits,
   diffStat: tree.diffStat,
+  escaped: tree.escaped,
 });
 
 export const worktreeKeys = {
@@ -153,6 +157,7 @@ export const worktreeKeys = {
   keptBecause: nullable(string),
   commits: nullable(integer),
   diffStat: nullable(string),
+  escaped: nullable(object({ headMoved: boolean, paths: listOf(string), count: integer })),
 };
 
 const usageShape = nullable(

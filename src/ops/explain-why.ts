@@ -1,6 +1,7 @@
 import { describeRefusal, type Refusal } from "../core/admission.ts";
 import { describeDuration } from "../core/duration.ts";
 import { AppError } from "../core/errors.ts";
+import { describeEscape, type Escape } from "../core/escape.ts";
 import type { AccountView, Instant } from "../core/ports.ts";
 import type { LoopRecord, RunTree, SlotRecord } from "../core/records.ts";
 import type { Json } from "./fields.ts";
@@ -151,6 +152,10 @@ function remedyFor(refusal: Refusal): string | null {
   }
 }
 
+/** It is no reason for the run's end; who did it may be the agent, a person, or another run. */
+const besides = (escaped: Escape, repository: string | null): string =>
+  `While it ran, the checkout that its worktree was made from changed: ${describeEscape(escaped)}${repository === null ? "" : ` in ${repository}`}. That may be its doing or somebody else's; drover changes nothing there.`;
+
 async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
   const { run, steps, attempts } = tree;
   const now = context.clock.now();
@@ -171,12 +176,13 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
     class: run.error?.class ?? last?.class ?? null,
     endedBy: last?.endedBy ?? null,
   };
+  const escaped = tree.worktree?.escaped ?? null;
   const answer = (sentence: string, more: { readonly [key: string]: Json } = {}): Why => ({
     thing: { kind: "run", id: run.id, name: run.loopName },
-    sentence,
+    sentence: escaped === null ? sentence : `${sentence} ${besides(escaped, tree.worktree?.repository ?? null)}`,
     status: run.status,
     reason: run.reason,
-    facts: { ...facts, ...more },
+    facts: { ...facts, ...more, ...(escaped === null ? {} : { escaped: escaped as unknown as Json }) },
   });
   const tries = step === undefined ? "" : `, try ${step.triesCounted} of ${step.maxAttempts}`;
   switch (run.status) {

@@ -1,4 +1,5 @@
 /** Runs for people. */
+import { describeEscape, type Escape } from "../../core/escape.ts";
 import { describeSize } from "../../core/size.ts";
 import type { EventDocument, RunDocument, RunTreeDocument, WorktreeDocument } from "../../ops/documents.ts";
 import type { Json } from "../../ops/fields.ts";
@@ -56,6 +57,7 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
         ["runs", inertLine(command(run.target))],
         ["in", inertLine(run.worktree === null ? (cwd ?? "") : run.worktree.path)],
         ["worktree", run.worktree === null ? null : worktreeText(run.worktree)],
+        ["escaped", run.worktree?.escaped == null ? null : screen.bad(escapedText(run.worktree.escaped))],
         ["account", run.account === null ? null : inertLine(run.account)],
         [
           "from",
@@ -116,6 +118,10 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
       : `\n${screen.dim("last output")}\n${inertText(newest.tail.trimEnd())}\n`)
   );
 }
+
+/** What changed outside of its tree, by whom nobody knows. */
+const escapedText = (escaped: Escape): string =>
+  `the main checkout changed while it ran: ${inertLine(describeEscape(escaped))}; it may be the agent's doing or somebody else's`;
 
 /** Where the branch began, what it holds, and whether it stays. */
 function worktreeText({ branch, base, baseNote, commits, diffStat, state, keptBecause }: WorktreeDocument): string {
