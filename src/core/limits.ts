@@ -82,6 +82,8 @@ export const defaultLimits = {
   agentIdleTimeoutMs: 900_000,
   /** How often the events of a live agent are read. */
   agentLookMs: 1_000,
+  /** How long the next start under an account waits for the session of the one before, where starts come one after another. */
+  agentStartMs: 15_000,
   /** From an agent's closing event to the end of its tree, if helpers keep it alive. */
   agentExitMs: 15_000,
   /** How long a provider's own retries may go on without progress. */

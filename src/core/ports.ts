@@ -186,7 +186,13 @@ export interface Files {
 /** Reads the outputs of agents as events of their provider, and keeps the transcript beside the raw log. */
 export interface Agents {
   /** What a provider can do. Pure. */
-  traits(provider: Provider): { readonly resume: boolean; readonly fork: boolean; readonly presetSession: boolean };
+  traits(provider: Provider): {
+    readonly resume: boolean;
+    readonly fork: boolean;
+    readonly presetSession: boolean;
+    /** Starts under one account have to come one after another. */
+    readonly serialStarts: boolean;
+  };
   /** Reads what is new. Cheap when nothing is; begins anew after a restart. `folder` is the attempt's. */
   read(folder: string, target: AgentTarget): Promise<AgentReading>;
   /**

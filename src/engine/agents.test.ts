@@ -695,6 +695,61 @@ describe("worktrees", () => {
   });
 });
 
+describe("B-092 where starts under an account come one after another", () => {
+  const serially = (turns: readonly Partial<Plan>[], options: StageOptions = {}) =>
+    stageOf(turns, {
+      agentCap: 8,
+      wrap: (ports) => ({
+        ...ports,
+        agents: { ...ports.agents, traits: (provider) => ({ ...ports.agents.traits(provider), serialStarts: true }) },
+      }),
+      ...options,
+    });
+  const READER = { permission: "read-only" } as const;
+  /** Names its session after that time. */
+  const slow = (ms: number): AgentPlan => ({ ...works, says: (ranMs) => (ranMs < ms ? {} : works.says(ranMs)) });
+
+  test("the next one starts when the one before has its session, and they work at the same time", async () => {
+    const stage = serially([{ durationMs: HOUR, agent: slow(3 * SECOND) }]);
+    await stage.start();
+    for (let i = 0; i < 3; i++) await stage.addAgentRun("work", {}, READER);
+    await stage.run(2 * SECOND);
+    expect(stage.starts.size).toBe(1);
+    await stage.run(2 * SECOND);
+    expect(stage.starts.size).toBe(2);
+    await stage.run(10 * SECOND);
+    expect(stage.starts.size).toBe(3);
+    expect(stage.machine.liveProcesses()).toBeGreaterThanOrEqual(3);
+  });
+
+  test("one that ends without a session, and one that says nothing, hold nobody up for long", async () => {
+    const stage = serially([
+      { durationMs: SECOND, exit: 1, agent: failing({ class: "auth", sessionId: null }) },
+      { durationMs: HOUR, agent: { says: () => ({}) } },
+      { durationMs: HOUR, agent: works },
+    ]);
+    await stage.start();
+    for (let i = 0; i < 3; i++) await stage.addAgentRun("work", { attempts: 1 }, READER);
+    await stage.run(2 * SECOND);
+    await stage.store.accounts.release({ accountId: "claude:default" });
+    await stage.run(5 * SECOND);
+    expect(stage.starts.size).toBe(2);
+    await stage.run(20 * SECOND);
+    expect(stage.starts.size).toBeGreaterThanOrEqual(3);
+  });
+
+  test("one that was cancelled while it waited starts nothing", async () => {
+    const stage = serially([{ durationMs: HOUR, agent: slow(5 * SECOND) }]);
+    await stage.start();
+    await stage.addAgentRun("work", {}, READER);
+    const second = await stage.addAgentRun("work", {}, READER);
+    await stage.run(SECOND);
+    await stage.store.runs.cancel({ runId: second, by: "person", reason: "enough", limits: stage.limits });
+    expect(await over(stage, second)).toMatchObject({ status: "cancelled" });
+    expect(stage.starts.size).toBe(1);
+  });
+});
+
 test("agents that write in one folder come one after another, others do not wait for them", async () => {
   const stage = stageOf([{ durationMs: MINUTE, agent: works }], { agentCap: 4 });
   await stage.start();

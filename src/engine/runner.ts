@@ -6,7 +6,7 @@ import type { Limits } from "../core/limits.ts";
 import type { AgentLaunch, EndReport, Instant, Judgement, Launch } from "../core/ports.ts";
 import type { Assignment, WorktreeRecord } from "../core/records.ts";
 import type { Outcome, RunStatus, StepStatus } from "../core/run.ts";
-import { type AgentTarget, worktreeOf } from "../core/target.ts";
+import { accountOf, type AgentTarget, worktreeOf } from "../core/target.ts";
 import {
   classify,
   classifyAgent,
@@ -16,7 +16,7 @@ import {
   type Evidence,
   isOurs,
 } from "./classify.ts";
-import { createGate } from "./gate.ts";
+import { createGate, type Gate } from "./gate.ts";
 import { createLatch, type Latch } from "./latch.ts";
 import type { EnginePorts, PointName } from "./ports.ts";
 import { inputOf, refusalOf, resumption } from "./resumption.ts";
@@ -79,6 +79,8 @@ interface AgentLife {
   closedFirst: boolean | null;
   /** Its events could not be read at the last look, which was told. */
   deaf: boolean;
+  /** Lets the next start under its account in; null when nobody has to wait for this one. */
+  open: (() => void) | null;
 }
 
 export interface Runner {
@@ -150,6 +152,8 @@ export function createRunner(options: RunnerOptions): Runner {
   /** Trees in the making: a checkout takes minutes, and no other start waits for it. */
   const makes = createGate(limits.startsAtOnce);
   const looks = createGate(limits.looksAtOnce);
+  /** By account: starts that come one after another. */
+  const doors = new Map<string, Gate>();
   let whenEmpty: (() => void)[] = [];
   let whenQuiet: (() => void)[] = [];
 
@@ -196,6 +200,7 @@ export function createRunner(options: RunnerOptions): Runner {
               trouble: null,
               closedFirst: null,
               deaf: false,
+              open: null,
             }
           : null,
       tree: assignment.worktree ?? null,
@@ -206,6 +211,7 @@ export function createRunner(options: RunnerOptions): Runner {
   }
 
   function leave(life: Life): void {
+    openDoor(life);
     lives.delete(life.id);
     byFolder.delete(life.folder);
     past.add(life.id);
@@ -284,7 +290,30 @@ export function createRunner(options: RunnerOptions): Runner {
       } catch (error) {
         return ended(life, unfit(life, error));
       }
+    const { target } = life.assignment.run;
+    if (target.kind === "agent" && ports.agents.traits(target.provider).serialStarts)
+      return throughDoor(life, accountOf(target), cwd);
     return starts.run(() => start(life, cwd));
+  }
+
+  /** Starts it when the one before it under this account has begun its session, so that both do not renew one login. */
+  function throughDoor(life: Life, accountId: string, cwd: string | null): Promise<boolean> {
+    const door = doors.get(accountId) ?? createGate(1);
+    doors.set(accountId, door);
+    return new Promise((resolve, reject) => {
+      void door.run(async () => {
+        const begun = new Promise<void>((open) => {
+          if (life.agent !== null) life.agent.open = open;
+        });
+        await starts.run(() => start(life, cwd)).then(resolve, reject);
+        if (life.phase === "asked" && life.outcome === null) await begun;
+      });
+    });
+  }
+
+  function openDoor(life: Life): void {
+    life.agent?.open?.();
+    if (life.agent !== null) life.agent.open = null;
   }
 
   async function start(life: Life, cwd: string | null): Promise<boolean> {
@@ -475,7 +504,9 @@ export function createRunner(options: RunnerOptions): Runner {
     const judgement = await judge(life, !patient);
     switch (judgement.kind) {
       case "asked":
-        lookWithin(life, Math.max(0, life.awakeAt + limits.askPatienceMs - awake));
+        // Its bell rings at its end only, and somebody waits for its beginning.
+        if (life.agent !== null && life.agent.open !== null) lookWithin(life, limits.firstLookMs);
+        else lookWithin(life, Math.max(0, life.awakeAt + limits.askPatienceMs - awake));
         return false;
       case "live":
         return watchLive(life, judgement);
@@ -527,6 +558,7 @@ export function createRunner(options: RunnerOptions): Runner {
   async function listen(life: Life, awake: number, wrote: boolean): Promise<void> {
     const { agent } = life;
     if (agent === null) return;
+    if (awake - life.awakeAt >= limits.agentStartMs) openDoor(life);
     let reading: AgentReading;
     try {
       reading = await ports.agents.read(life.folder, agent.target);
@@ -543,6 +575,7 @@ export function createRunner(options: RunnerOptions): Runner {
     agent.trouble = reading.trouble;
     agent.troubleAt = reading.trouble === null ? null : (agent.troubleAt ?? awake);
     agent.closedAt = reading.closed ? (agent.closedAt ?? awake) : null;
+    if (reading.sessionId !== null) openDoor(life);
     await keepSession(life, agent, reading.sessionId);
     if (reading.answered) await tellAnswered(life, agent);
   }
@@ -571,7 +604,7 @@ export function createRunner(options: RunnerOptions): Runner {
 
   const idleLookMs = (life: Life): number =>
     life.agent !== null
-      ? Math.min(limits.agentLookMs, limits.watchMs)
+      ? Math.min(life.agent.open === null ? limits.agentLookMs : limits.firstLookMs, limits.watchMs)
       : life.assignment.run.policy.idleTimeoutMs === null
         ? limits.watchMs
         : Math.min(limits.idleLookMs, limits.watchMs);
@@ -672,6 +705,7 @@ export function createRunner(options: RunnerOptions): Runner {
     ended?: EndReport,
   ): Promise<boolean> {
     await point("exited", life);
+    openDoor(life);
     const began = judgement.kind !== "never_started";
     const report = ended ?? (began ? await sweep(life) : null);
     const { stdoutBytes, stderrBytes } = began ? spawner.measure(life.folder) : { stdoutBytes: 0, stderrBytes: 0 };

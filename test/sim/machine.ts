@@ -340,7 +340,7 @@ export function createMachine(options: MachineOptions): Machine {
       };
     },
     agentsFor: () => ({
-      traits: () => ({ resume: true, fork: true, presetSession: true }),
+      traits: () => ({ resume: true, fork: true, presetSession: true, serialStarts: false }),
       async read(name) {
         const folder = folders.get(name);
         return { ...silent, ...folder?.plan.agent?.says(ranMs(folder)) };

@@ -28,7 +28,7 @@ export interface Adapter {
   /** How the provider itself says whether it is logged in; null where it cannot. */
   readonly probeLogin: LoginProbe | null;
   readonly capabilities: Capabilities;
-  /** Whether two starts on one home must not come at the same moment. */
+  /** Whether a start on a home has to wait until the one before it has its session. */
   readonly serialStarts: boolean;
   /** The command line of an attempt; the prompt goes on standard input. Errors: AppError `agent_refused`, `env_invalid`. */
   build(order: Order): CommandLine;

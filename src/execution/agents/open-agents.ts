@@ -177,8 +177,9 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
 
   return {
     traits(provider) {
-      const { resume, fork, presetSession } = adapterOf(provider).capabilities;
-      return { resume, fork, presetSession };
+      const { capabilities, serialStarts } = adapterOf(provider);
+      const { resume, fork, presetSession } = capabilities;
+      return { resume, fork, presetSession, serialStarts };
     },
 
     read(folder, target) {
