@@ -2,7 +2,7 @@
 import { defaultLimits } from "../src/core/limits.ts";
 import { runPolicy } from "../src/core/loop.ts";
 import type { RunDraft } from "../src/core/ports.ts";
-import type { Outcome } from "../src/core/run.ts";
+import { type Outcome, traceless } from "../src/core/run.ts";
 import { type CommandTarget, commandTarget, type Target } from "../src/core/target.ts";
 
 const plain = commandTarget.parse({ kind: "command", argv: ["true"], cwd: "/" });
@@ -30,19 +30,11 @@ export const runDraft = (target: Target, over: Partial<RunDraft> = {}): RunDraft
 
 /** A success that left nothing behind it. */
 export const outcomeOf = (over: Partial<Outcome> = {}): Outcome => ({
+  ...traceless,
   kind: "succeeded",
   class: null,
   endedBy: "self",
   exitStatus: 0,
-  signal: null,
   message: null,
-  output: null,
-  tail: null,
-  stdoutBytes: 0,
-  stderrBytes: 0,
-  reaped: 0,
-  proof: null,
-  startedAt: null,
-  endedAt: null,
   ...over,
 });

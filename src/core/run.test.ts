@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { outcomeOf } from "../../test/drafts.ts";
 import { defaultLimits as limits } from "./limits.ts";
 import { runPolicy } from "./loop.ts";
 import { loopStatuses, loopTable } from "./loop-states.ts";
@@ -120,23 +121,7 @@ const view = (over: Partial<StepView> = {}): StepView => ({
   cancelRequested: null,
   ...over,
 });
-const outcome = (over: Partial<Outcome>): Outcome => ({
-  kind: "succeeded",
-  class: null,
-  endedBy: "self",
-  exitStatus: 0,
-  signal: null,
-  message: null,
-  output: null,
-  tail: null,
-  stdoutBytes: 0,
-  stderrBytes: 0,
-  reaped: 0,
-  proof: null,
-  startedAt: 0,
-  endedAt: 0,
-  ...over,
-});
+const outcome = (over: Partial<Outcome>): Outcome => outcomeOf({ startedAt: 0, endedAt: 0, ...over });
 const NOW = 1_000_000;
 
 describe("the end of an attempt", () => {

@@ -185,6 +185,20 @@ export interface Outcome {
   readonly escaped?: Escape;
 }
 
+/** What an attempt shows that left nothing behind. */
+export const traceless: Omit<Outcome, "kind" | "class" | "message" | "endedBy"> = {
+  exitStatus: null,
+  signal: null,
+  output: null,
+  tail: null,
+  stdoutBytes: 0,
+  stderrBytes: 0,
+  reaped: 0,
+  proof: null,
+  startedAt: null,
+  endedAt: null,
+};
+
 /** What is known of a step when one of its attempts ends. */
 export interface StepView {
   readonly stepId: string;

@@ -5,7 +5,7 @@ import type { Escape } from "../core/escape.ts";
 import type { Limits } from "../core/limits.ts";
 import type { AgentLaunch, EndReport, Instant, Judgement, Launch } from "../core/ports.ts";
 import type { Assignment, WorktreeRecord } from "../core/records.ts";
-import type { Outcome, RunStatus, StepStatus } from "../core/run.ts";
+import { type Outcome, type RunStatus, type StepStatus, traceless } from "../core/run.ts";
 import { accountOf, type AgentTarget, worktreeOf } from "../core/target.ts";
 import {
   classify,
@@ -126,19 +126,7 @@ export interface RunnerOptions {
 /** Attempts that are remembered after their end, so that an answer that was under way does not start them again. */
 const REMEMBERED = 1_000;
 
-const nothing: Omit<Outcome, "kind" | "class" | "message"> = {
-  endedBy: "self",
-  exitStatus: null,
-  signal: null,
-  output: null,
-  tail: null,
-  stdoutBytes: 0,
-  stderrBytes: 0,
-  reaped: 0,
-  proof: null,
-  startedAt: null,
-  endedAt: null,
-};
+const nothing: Omit<Outcome, "kind" | "class" | "message"> = { ...traceless, endedBy: "self" };
 
 export function createRunner(options: RunnerOptions): Runner {
   const { ports, limits, weather, hostId, incarnation } = options;

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { outcomeOf, runDraft } from "../../test/drafts.ts";
 import type { AgentOutcome, Usage } from "../core/agent.ts";
 import { defaultLimits as limits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
@@ -37,24 +38,8 @@ const said = (over: Partial<AgentOutcome> = {}): AgentOutcome => ({
   ...over,
 });
 
-const ended = (over: Partial<Outcome> = {}): Outcome => ({
-  kind: "succeeded",
-  class: null,
-  endedBy: "self",
-  exitStatus: 0,
-  signal: null,
-  message: null,
-  output: '{"result":"done"}',
-  tail: "",
-  stdoutBytes: 0,
-  stderrBytes: 0,
-  reaped: 0,
-  proof: null,
-  startedAt: null,
-  endedAt: null,
-  agent: said(),
-  ...over,
-});
+const ended = (over: Partial<Outcome> = {}): Outcome =>
+  outcomeOf({ output: '{"result":"done"}', tail: "", agent: said(), ...over });
 const failed = (why: FailureClass, over: Partial<AgentOutcome> = {}): Outcome =>
   ended({ kind: "failed", class: why, exitStatus: 1, message: `the words of ${why}`, agent: said(over) });
 
@@ -97,17 +82,7 @@ async function openWork(open: OpenTestStore<typeof operations>): Promise<Stage> 
 }
 
 async function addRun({ store }: Stage, over: Partial<AgentTarget> = {}, policy: object = {}): Promise<string> {
-  const { run } = await store.runs.add({
-    kind: "agent",
-    target: agent(over),
-    policy: runPolicy.parse(policy),
-    originKind: "person",
-    originId: null,
-    idempotencyKey: null,
-    parentRunId: null,
-    hostPin: HOST,
-    limits,
-  });
+  const { run } = await store.runs.add(runDraft(agent(over), { policy: runPolicy.parse(policy), hostPin: HOST }));
   return run.id;
 }
 

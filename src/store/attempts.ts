@@ -5,7 +5,7 @@ import { type Escape, joinEscapes } from "../core/escape.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Guarded } from "../core/ports.ts";
 import type { Assignment, AttemptRecord } from "../core/records.ts";
-import { attemptTable, endAttempt, next, runStatusOf, stepTable } from "../core/run.ts";
+import { attemptTable, endAttempt, next, runStatusOf, stepTable, traceless } from "../core/run.ts";
 import { worktreeOf } from "../core/target.ts";
 import type { AttemptEnd, AttemptEvent, EndedBy, FailureClass, Outcome, RunStatus, StepStatus } from "../core/run.ts";
 import { noUsage, ownUsage, type SessionUsage } from "../core/usage.ts";
@@ -549,20 +549,11 @@ export const attemptsToEnd = read("attempts.toEnd", function* (input: { hostId: 
 });
 
 const silence: Outcome = {
+  ...traceless,
   kind: "lost",
   class: "lost",
   endedBy: "fence",
-  exitStatus: null,
-  signal: null,
   message: "its host has been silent for the takeover time",
-  output: null,
-  tail: null,
-  stdoutBytes: 0,
-  stderrBytes: 0,
-  reaped: 0,
-  proof: null,
-  startedAt: null,
-  endedAt: null,
 };
 
 /** One attempt of a silent host, if there is one: its token is raised, so whatever its old host still writes is refused. */
