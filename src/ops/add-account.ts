@@ -1,7 +1,7 @@
-import { lstatSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { AppError } from "../core/errors.ts";
 import type { Places } from "./places.ts";
+import { makeHome } from "./account-home.ts";
 import { answerAccount } from "./account-answer.ts";
 import { PROVIDERS } from "./agent-target.ts";
 import { accountShape } from "./documents.ts";
@@ -65,7 +65,7 @@ export const operation = defineOperation({
         hint: `\`drover account show ${provider}:${name}\` shows it.`,
       });
     const home = homeVariable === null ? null : (input.home ?? homeOf(context.places, provider, name));
-    if (home !== null) makeHome(home);
+    if (home !== null) makeHome(home, "--home");
     const account = await context.store.accounts.add({
       provider,
       name,
@@ -79,30 +79,3 @@ export const operation = defineOperation({
 });
 
 const homeOf = ({ state }: Places, provider: string, name: string): string => join(state, "accounts", provider, name);
-
-const HOME_FAULTS: Readonly<Record<string, string>> = {
-  EACCES: "this user may not make it",
-  EPERM: "this user may not make it",
-  EROFS: "its file system is read-only",
-  ENOTDIR: "a part of its path is no folder",
-  EEXIST: "it is no folder",
-  ENOSPC: "no space is left",
-};
-
-/** Makes the folder for this user alone, or takes one that is. Errors: AppError invalid `home_unusable`. */
-function makeHome(home: string): void {
-  const refuse = (why: string, hint: string) =>
-    badInput("--home", `the folder ${home} cannot be used: ${why}`, hint, "home_unusable");
-  try {
-    mkdirSync(home, { recursive: true, mode: 0o700 });
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "";
-    throw refuse(HOME_FAULTS[code] ?? code, "Name another with --home.");
-  }
-  const found = lstatSync(home);
-  if (!found.isDirectory()) throw refuse("it is no folder of its own", "Name the folder itself with --home.");
-  const uid = process.getuid?.();
-  if (uid !== undefined && found.uid !== uid) throw refuse("it belongs to another user", "Name another with --home.");
-  // A login lies in it.
-  if ((found.mode & 0o077) !== 0) throw refuse("others can look into it", `chmod 700 ${home}`);
-}

@@ -1,4 +1,5 @@
 import { findAccount } from "./account-find.ts";
+import { makeHome } from "./account-home.ts";
 import { accountField } from "./account-answer.ts";
 import { PROVIDERS } from "./agent-target.ts";
 import { AppError } from "../core/errors.ts";
@@ -59,6 +60,8 @@ export const operation = defineOperation({
           hint: `${about.install ?? `Install the command line of ${account.provider}`}, so that ${about.program} is on PATH.`,
         },
       );
+    // It may have been removed since, and the provider would make it as its own umask says.
+    if (account.home !== null) makeHome(account.home, "account");
     // Keys of this terminal would be taken for the login of another account.
     const inherited = Object.entries(context.env).filter(
       ([name]) => account.name === "default" || !about.keys.includes(name),

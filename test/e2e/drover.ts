@@ -6,7 +6,8 @@ import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { openSqlite } from "../../src/store/sqlite-adapters.ts";
 
-const PROGRAM = resolve(fileURLToPath(import.meta.url), "../../../dist/drover.js");
+/** The built program. */
+export const PROGRAM = resolve(fileURLToPath(import.meta.url), "../../../dist/drover.js");
 /** No command of a test takes longer, on a machine that does other things too. */
 const PATIENCE_MS = 45_000;
 

@@ -113,7 +113,8 @@ export const login = (answer: {
   if (!answer.ran) return `${answer.command}\n`;
   const said =
     answer.loggedIn === null ? "" : answer.loggedIn ? `${answer.id} is logged in\n` : `${answer.id} is not logged in\n`;
-  return `${said}${answer.next === null ? "" : `${answer.next} lets what waits for it go on\n`}`;
+  const ended = answer.exitCode === 0 ? "" : `the login ended with status ${answer.exitCode}\n`;
+  return `${ended}${said}${answer.next === null ? "" : `${answer.next} lets what waits for it go on\n`}`;
 };
 
 interface AgentRow {
