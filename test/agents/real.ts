@@ -56,7 +56,7 @@ export interface RealOrder {
   readonly base: string;
   readonly prompt: string;
   readonly permission?: Permission;
-  readonly session?: { readonly id: string; readonly resume: boolean };
+  readonly session?: { readonly id: string; readonly resume: boolean; readonly fork?: boolean };
   /** Whether Claude Code has a token of a login rather than a key. */
   readonly token?: boolean;
   /** Over what the adapter sets. */

@@ -31,7 +31,10 @@
  * | `success-error` | calls it success with an error and a 429 inside |
  * | `denied` | a tool was refused; then success |
  * | `session-used` | refuses to begin under a given id, as if it were used; resuming works |
+ * | `session-held` | the same, and resuming that id does not work either: only a copy of it, or another id |
+ * | `session-shut` | refuses the first id that it meets in a folder however it is used; another one works |
  * | `session-gone` | refuses to resume; beginning works |
+ * | `login` | renews a login that has run out before it begins, with a token that counts once: `login.json` in its home has `token` and `until` |
  * | `usage-limit SECONDS` | the plan's limit, until that instant (seconds since 1970) |
  * | `429`, `401`, `529`, `context` | as real ones say it |
  * | `env [NAME]` | prints its environment, and the value of NAME (FAKE_TOKEN) in two writes |
@@ -40,8 +43,8 @@
  */
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { closeSync, readFileSync, writeFileSync, writeSync } from "node:fs";
-import { basename } from "node:path";
+import { closeSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync, writeSync } from "node:fs";
+import { basename, join } from "node:path";
 
 const name = basename(process.argv[1] ?? "");
 const args = process.argv.slice(2);
@@ -62,8 +65,11 @@ const after = (flag) => {
   const at = args.indexOf(flag);
   return at === -1 ? undefined : args[at + 1];
 };
-const resumed = name === "codex" ? after("resume") : (after("--resume") ?? after("-r"));
-const session = resumed ?? after("--session-id") ?? randomUUID();
+/** Codex: the id comes last, before the dash that stands for standard input. @param {string} word */
+const idOf = (word) => (args[1] === word ? args.at(-2) : undefined);
+const copied = name === "codex" ? idOf("fork") : args.includes("--fork-session") ? after("--resume") : undefined;
+const resumed = copied ?? (name === "codex" ? idOf("resume") : (after("--resume") ?? after("-r")));
+const session = (copied === undefined ? (resumed ?? after("--session-id")) : undefined) ?? randomUUID();
 
 const usage = { input_tokens: 1234, cache_read_input_tokens: 100, cache_creation_input_tokens: 0, output_tokens: 7 };
 const ids = { session_id: session, uuid: randomUUID() };
@@ -420,6 +426,9 @@ const modes = {
     });
   },
   "session-used": () => endWell(),
+  "session-held": () => endWell(),
+  "session-shut": () => endWell(),
+  login: () => endWell(),
   "session-gone": () => endWell(),
 };
 
@@ -442,7 +451,37 @@ const termed = {
   "result-clings": () => {},
 };
 
-function main() {
+/** Whether the session that it was given is somebody's. @param {string} mode */
+function isRefused(mode) {
+  if (mode === "session-used") return resumed === undefined && after("--session-id") !== undefined;
+  if (mode !== "session-held" && mode !== "session-shut") return false;
+  const id = resumed ?? session;
+  if (!existsSync("session")) writeFileSync("session", id);
+  return readFileSync("session", "utf8") === id && (mode === "session-shut" || copied === undefined);
+}
+
+/** Long enough that others who look meanwhile find the old login. */
+const RENEWAL_MS = 400;
+
+/** Renews the login of its home when it has run out; answers whether it has one then. */
+async function renewLogin() {
+  const home = process.env["CODEX_HOME"] ?? process.env["CLAUDE_CONFIG_DIR"] ?? "";
+  const file = join(home, "login.json");
+  const { token, until } = JSON.parse(readFileSync(file, "utf8"));
+  if (until > Date.now()) return true;
+  await new Promise((done) => setTimeout(done, RENEWAL_MS));
+  try {
+    mkdirSync(join(home, `spent-${token}`)); // one of all who try it has it
+  } catch {
+    mkdirSync(join(home, `replayed-${token}-${process.pid}`));
+    return false;
+  }
+  writeFileSync(`${file}.new`, JSON.stringify({ token: token + 1, until: Date.now() + 3_600_000 }));
+  renameSync(`${file}.new`, file);
+  return true;
+}
+
+async function main() {
   if (args.includes("--version")) {
     print(`${VERSIONS[/** @type {keyof typeof VERSIONS} */ (name)] ?? "1.0.0"}\n`);
     return;
@@ -467,8 +506,8 @@ function main() {
     return;
   }
   if (given !== undefined) readFileSync(0); // as real ones do, to the end
-  if (mode === "session-used" && resumed === undefined && after("--session-id") !== undefined) {
-    print(`Error: Session ID ${session} is already in use.\n`, 2);
+  if (isRefused(mode)) {
+    print(`Error: Session ID ${resumed ?? session} is already in use.\n`, 2);
     process.exit(1);
   }
   if (mode === "session-gone" && resumed !== undefined) {
@@ -483,8 +522,8 @@ function main() {
   // Before the first word: a test that has seen one may signal.
   const onTerm = termed[mode];
   if (onTerm) process.on("SIGTERM", onTerm);
+  const failure = mode === "login" && !(await renewLogin()) ? failures["401"] : failures[mode];
   say.begin();
-  const failure = failures[mode];
   if (failure) {
     say.failed(failure);
     process.exitCode = 1;
@@ -498,4 +537,4 @@ function main() {
   act(argument);
 }
 
-main();
+await main();

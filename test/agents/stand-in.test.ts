@@ -164,6 +164,8 @@ test("B-116 a session that is used already can be resumed, and one that is gone 
   expect([used.exit, used.err.toString()]).toEqual([1, "Error: Session ID s1 is already in use.\n"]);
   const resumed = await act("claude", "session-used", { args: ["--resume", "s1"] });
   expect(resumed.events.at(-1)).toMatchObject({ type: "result", session_id: "s1" });
+  const copy = await act("claude", "ok", { args: ["--resume", "s1", "--fork-session"] });
+  expect(copy.events.at(-1)?.["session_id"]).not.toBe("s1");
   const gone = await act("codex", "session-gone", { args: ["exec", "resume", "s2", "-"] });
   expect([gone.exit, gone.out.length]).toEqual([1, 0]);
 });
