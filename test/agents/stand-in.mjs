@@ -461,7 +461,7 @@ function isRefused(mode) {
 }
 
 /** Long enough that others who look meanwhile find the old login. */
-const RENEWAL_MS = 400;
+const RENEWAL_MS = 1_500;
 
 /** Renews the login of its home when it has run out; answers whether it has one then. */
 async function renewLogin() {
