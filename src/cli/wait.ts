@@ -114,7 +114,7 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
         const comesBack = held.wakeAt !== null && held.wakeAt - world.clock.now() + waitedMs <= limitMs;
         if (held.exit !== null && waitedMs >= limitMs && !comesBack) {
           const waited = await end(held.exit);
-          request.say(`${tree.run.id} waits: ${held.why}; it goes on in the daemon`);
+          request.say(`${tree.run.id} waits: ${held.why}; ${await whoGoesOn(world, held.exit)}`);
           return waited;
         }
       }
@@ -124,6 +124,13 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
         askedDaemonAt = performance.now();
         const answer = await world.askDaemon();
         absences = "absent" in answer && answer.absent === "down" ? absences + 1 : 0;
+        // One that was there for this run alone leaves when there is nothing left that it could do.
+        const needed = absences >= ABSENCES ? await neededFromPerson(context, tree) : null;
+        if (needed !== null) {
+          const waited = await end(RUN_EXIT.person);
+          request.say(`${tree.run.id} waits: ${needed}; ${await whoGoesOn(world, RUN_EXIT.person)}`);
+          return waited;
+        }
         if (absences >= ABSENCES)
           throw new AppError("unreachable", "daemon_down", `no daemon is running any more; ${tree.run.id} is kept`, {
             hint: "drover up",
@@ -149,6 +156,27 @@ interface Held {
   readonly message: string | null;
   readonly why: string;
   readonly wakeAt: number | null;
+}
+
+/** Who goes on with a run that is left waiting: a daemon that is there until it is idle does not wait for people. */
+async function whoGoesOn(world: World, exit: number): Promise<string> {
+  const answer = await world.askDaemon();
+  return exit !== RUN_EXIT.person || ("health" in answer && answer.health.mode === "full")
+    ? "it goes on in the daemon"
+    : "after that `drover up` goes on with it";
+}
+
+/** What only a person can do for a run that is not at work; null when it is not known that anybody has to. */
+async function neededFromPerson({ store }: StoreContext, { run }: RunTree): Promise<string | null> {
+  const { accountWish } = run;
+  if (accountWish === null || (run.status !== "queued" && run.status !== "waiting")) return null;
+  const view = await store.accounts.get({ accountId: accountWish });
+  const provider = accountWish.split(":")[0];
+  const ofProvider = (await store.accounts.providerHolds({})).filter((hold) => hold.subjectId === provider);
+  const hold = [...ofProvider, ...(view?.holds ?? [])].find(({ untilAt }) => untilAt === null);
+  if (hold !== undefined)
+    return describeRefusal({ code: "held", subject: `${hold.subjectKind}:${hold.subjectId}`, ...hold });
+  return view?.account.enabled === false ? describeRefusal({ code: "account_disabled", accountId: accountWish }) : null;
 }
 
 /** What a run waits for; null when it is at work or about to be. */
@@ -204,8 +232,12 @@ async function exitOfRefusal(store: StoreContext["store"], refusal: Refusal): Pr
       return RUN_EXIT.person;
     case "held": {
       if (refusal.untilAt === null) return RUN_EXIT.person;
-      const view = await store.accounts.get({ accountId: refusal.subject.replace(/^account:/, "") });
-      const hold = view?.holds.find((one) => one.untilAt === refusal.untilAt);
+      const [kind, ...id] = refusal.subject.split(":");
+      const holds =
+        kind === "provider"
+          ? (await store.accounts.providerHolds({})).filter((one) => one.subjectId === id.join(":"))
+          : (await store.accounts.get({ accountId: id.join(":") }))?.holds;
+      const hold = holds?.find((one) => one.untilAt === refusal.untilAt);
       return hold?.source === "person" ? RUN_EXIT.person : RUN_EXIT.limit;
     }
     default:

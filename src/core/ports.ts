@@ -18,7 +18,7 @@ import type {
   SlotRecord,
   WorktreeRecord,
 } from "./records.ts";
-import type { EndedBy, Outcome, RunStatus, StepStatus } from "./run.ts";
+import type { EndedBy, LiveCounts, Outcome, RunStatus, StepStatus } from "./run.ts";
 import type { Schedule } from "./schedule.ts";
 import type { AgentTarget, Provider, Target } from "./target.ts";
 
@@ -443,10 +443,8 @@ export interface Store {
         readonly since: Instant | null;
       },
     ): Promise<Page<RunRecord>>;
-    /** Live runs by status. */
-    counts(
-      input: Record<string, never>,
-    ): Promise<{ readonly running: number; readonly queued: number; readonly waiting: number }>;
+    /** Live runs by status, and how many of those that are not at work only a person lets go on. */
+    counts(input: Record<string, never>): Promise<LiveCounts>;
     /** Runs whose hooks are due on this host. */
     hooksDue(input: {
       readonly hostId: string;

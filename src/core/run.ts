@@ -148,6 +148,18 @@ export function runStatusOf(steps: readonly { readonly status: StepStatus }[]): 
   return "skipped";
 }
 
+/** Live runs: by status, and `forPerson`, those of the last two that nothing but a person lets go on. */
+export interface LiveCounts {
+  readonly running: number;
+  readonly queued: number;
+  readonly waiting: number;
+  readonly forPerson: number;
+}
+
+/** How many runs a daemon can still do something for. */
+export const leftToRun = ({ running, queued, waiting, forPerson }: LiveCounts): number =>
+  running + queued + waiting - forPerson;
+
 /** How an attempt ended, as its host saw it. */
 export interface Outcome {
   readonly kind:

@@ -304,6 +304,35 @@ describe("limits of the account", () => {
     expect(stage.time.now).toBeLessThan(HOUR + MINUTE);
   });
 
+  test("until idle: what only a person lets go on is left, and the next daemon goes on with it", async () => {
+    const turns = [{ agent: failing({ class: "auth", message: "Not logged in" }) }, { agent: works }];
+    const stage = stageOf(turns, { untilIdle: true });
+    const runId = await stage.addAgentRun("work");
+    const { engine } = await stage.start();
+    let idle = false;
+    void engine.idle().then(() => (idle = true));
+    await stage.until(() => idle, MINUTE);
+    expect((await stage.tree(runId)).run).toMatchObject({ status: "waiting", reason: "account" });
+    await engine.stop({ drainMs: 0, stopRuns: false });
+    await stage.store.accounts.release({ accountId: "claude:default" });
+    const next = await stage.start();
+    idle = false;
+    void next.engine.idle().then(() => (idle = true));
+    await stage.until(() => idle, MINUTE);
+    expect((await stage.tree(runId)).run.status).toBe("succeeded");
+  });
+
+  test("until idle: a limit that ends by itself is waited out", async () => {
+    const turns = [{ agent: limited({ class: "quota" }) }, { agent: works }];
+    const stage = stageOf(turns, { untilIdle: true });
+    const runId = await stage.addAgentRun("work");
+    const { engine } = await stage.start();
+    let idle = false;
+    void engine.idle().then(() => (idle = true));
+    await stage.until(() => idle, 2 * HOUR);
+    expect((await stage.tree(runId)).run.status).toBe("succeeded");
+  });
+
   test("a login that does not work waits for a person, and their release wakes it", async () => {
     const stage = stageOf([{ agent: failing({ class: "auth", message: "Not logged in" }) }, { agent: works }]);
     await stage.start();

@@ -1,5 +1,5 @@
 /** The engine: its actors put together. Everything it knows of the world comes through ports. */
-import { isFinal } from "../core/run.ts";
+import { isFinal, leftToRun } from "../core/run.ts";
 import { worktreeOf } from "../core/target.ts";
 import { createAdmission } from "./admission.ts";
 import { createCancels } from "./cancels.ts";
@@ -44,7 +44,7 @@ export interface Engine {
   poke(what: Poke): void;
   /** Takes no new work, then goes down. Resolves when nothing more is written by us. */
   stop(request: StopRequest): Promise<void>;
-  /** Resolves when nothing is live or waiting for this host; only with `untilIdle`. */
+  /** Resolves when there is nothing left that a daemon could do; what only a person lets go on waits for the next one. Only with `untilIdle`. */
   idle(): Promise<void>;
   /** Resolves when another daemon has joined as this host: all that is left to do is to leave. */
   superseded(): Promise<void>;
@@ -110,6 +110,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     onFull: () => admission.full(),
     onSuperseded: giveUp,
     onAnswered: () => wake.poke("admit"),
+    onEmpty: () => wake.poke("idle"),
     onSettled({ run: was }, step, run) {
       wake.poke("admit");
       if (step === "waiting") wake.poke("timers");
@@ -140,7 +141,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     limits,
     wakeAt: (instant) => wake.at("timers", instant),
     again: () => wake.poke("timers"),
-    onReady: () => wake.poke("admit"),
+    onReady: () => wake.poke("admit", "idle"),
   });
   const admission = createAdmission({
     store,
@@ -212,7 +213,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     async tick() {
       if (!options.untilIdle || runner.lives().length > 0 || hooks.count() > 0) return;
       const [counts, due] = await Promise.all([store.runs.counts({}), store.runs.hooksDue({ hostId, limit: 1 })]);
-      if (counts.running + counts.queued + counts.waiting > 0 || due.length > 0) return;
+      if (leftToRun(counts) > 0 || due.length > 0) return;
       if (await tidier.isDone()) tellIdle();
     },
   };

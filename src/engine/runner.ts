@@ -117,6 +117,8 @@ export interface RunnerOptions {
   readonly onSettled: (assignment: Assignment, step: StepStatus | null, run: RunStatus | null) => void;
   /** The account of an attempt is known to work again. */
   readonly onAnswered?: () => void;
+  /** The last attempt that was here is over, its files looked after. */
+  readonly onEmpty?: () => void;
   /** The disk is too full to start anything. */
   readonly onFull: () => void;
   /** Another daemon has joined as this host: all of it belongs to that one now. */
@@ -207,6 +209,7 @@ export function createRunner(options: RunnerOptions): Runner {
     if (lives.size === 0) {
       for (const go of whenEmpty) go();
       whenEmpty = [];
+      options.onEmpty?.();
     }
   }
 
@@ -383,7 +386,7 @@ export function createRunner(options: RunnerOptions): Runner {
     const reason = classOfPreparation(code);
     if (reason === "storage") options.onFull();
     if (!(error instanceof AppError)) weather.mishap(`prepare ${life.id}`, error, 1);
-    const message = error instanceof AppError ? error.message : `it could not be prepared: ${String(error)}`;
+    const message = error instanceof AppError ? withHint(error) : `it could not be prepared: ${String(error)}`;
     return { ...nothing, kind: reason === "workspace" ? "failed" : "never_started", class: reason, message };
   }
 
@@ -991,6 +994,9 @@ const unread: AgentVerdict = {
   httpStatus: null,
   refusedTools: [],
 };
+
+/** What a person reads of a run is its message alone. */
+const withHint = ({ message, hint }: AppError): string => (hint === undefined ? message : `${message}. ${hint}`);
 
 const bytesOfBase64 = (text: string): Uint8Array => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 

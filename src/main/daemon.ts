@@ -203,15 +203,22 @@ async function serveUntilTold(
 
   /** Ends when nothing is left to run and nobody has asked for a while; the socket goes first, so that no request is lost. */
   async function whenIdle(): Promise<void> {
+    const { leftToRun } = await import("../core/run.ts");
     await engine.idle();
+    let forPerson = 0;
     const isIdle = async (): Promise<boolean> => {
       const counts = await handle.store.runs.counts({});
-      return counts.running + counts.queued + counts.waiting + engine.state().attempts === 0;
+      forPerson = counts.forPerson;
+      return leftToRun(counts) + engine.state().attempts === 0;
+    };
+    const leave = (): void => {
+      if (forPerson > 0) log.write("info", "left_for_person", { runs: forPerson });
+      stopAtOnce("idle");
     };
     while (state === "up") {
       if (requests === 0 && performance.now() - lastRequestAt >= LINGER_MS && (await isIdle())) {
         await server.close(REQUEST_PATIENCE_MS);
-        if (await isIdle()) return stopAtOnce("idle");
+        if (await isIdle()) return leave();
         server = await listen();
       }
       await world.wait(IDLE_LOOK_MS);

@@ -32,7 +32,7 @@ export const emptyStore: Store = {
     cancel: noChange,
     get: async () => null,
     list: none,
-    counts: async () => ({ running: 0, queued: 0, waiting: 0 }),
+    counts: async () => ({ running: 0, queued: 0, waiting: 0, forPerson: 0 }),
     hooksDue: async () => [],
     hooksDone: noChange,
   },

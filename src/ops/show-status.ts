@@ -1,6 +1,7 @@
 import { iso, type Warning, warningShape } from "./documents.ts";
 import { inWords } from "./fault-words.ts";
 import { shortOfDisk } from "./free-disk.ts";
+import { leftToRun } from "../core/run.ts";
 import { notFiring } from "./loop-answer.ts";
 import { type DaemonView, defineOperation } from "./operation.ts";
 import { storeFileOf, withoutPassword } from "./settings.ts";
@@ -21,7 +22,8 @@ export const operation = defineOperation({
     }),
     store: object({ kind: oneOf(["sqlite", "postgres"]), location: string }),
     host: object({ id: nullable(string), name: nullable(string), status: nullable(string) }),
-    runs: object({ running: integer, queued: integer, waiting: integer }),
+    /** `forPerson`: those of the queued and waiting ones that only a person lets go on. */
+    runs: object({ running: integer, queued: integer, waiting: integer, forPerson: integer }),
     next: nullable(object({ loop: string, at: instant })),
     warnings: listOf(warningShape),
   }),
@@ -42,8 +44,16 @@ export const operation = defineOperation({
     const mode: DaemonView["mode"] = health?.mode ?? "none";
     // Whoever holds the lock may well fire, even when it does not answer.
     if (seen?.next != null && holder === null) warnings.push(...notFiring({ mode }));
-    const working = (seen?.counts.running ?? 0) + (seen?.counts.queued ?? 0);
-    if (health === null && holder === null && seen?.next == null && working > 0)
+    const counts = seen?.counts ?? { running: 0, queued: 0, waiting: 0, forPerson: 0 };
+    const isAway = health === null && holder === null;
+    if (isAway && counts.forPerson > 0)
+      warnings.push({
+        code: "left_for_person",
+        message: `${counts.forPerson === 1 ? "a run waits" : `${counts.forPerson} runs wait`} for a person, and no daemon is running meanwhile`,
+        hint: "Do what is said below, then: drover up",
+      });
+    const working = counts.running + counts.queued;
+    if (isAway && seen?.next == null && working > 0 && leftToRun(counts) > 0)
       warnings.push({
         code: "daemon_down",
         message: "no daemon is running: what is queued does not start",
@@ -103,7 +113,7 @@ export const operation = defineOperation({
         name: health?.hostName ?? seen?.host?.name ?? null,
         status: seen?.host?.status ?? null,
       },
-      runs: seen?.counts ?? { running: 0, queued: 0, waiting: 0 },
+      runs: counts,
       next: seen?.next == null ? null : { loop: seen.next.name, at: iso(seen.next.at) },
       warnings,
     };

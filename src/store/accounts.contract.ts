@@ -304,6 +304,40 @@ forEachStore("admission of agents", (open) => {
     ]);
   });
 
+  test("runs that only a person lets go on are counted apart: a daemon that ends when it is idle leaves them", async () => {
+    const stage = await openWork(open);
+    const { store } = stage;
+    const counts = () => store.runs.counts({});
+    await addRun(stage);
+    expect(await counts()).toEqual({ running: 0, queued: 1, waiting: 0, forPerson: 0 });
+    // Until when is known: time alone lets it go on.
+    await store.accounts.hold({ accountId: WORK, untilAt: T0 + HOUR, reason: "r" });
+    expect(await counts()).toMatchObject({ queued: 1, forPerson: 0 });
+    await store.accounts.hold({ accountId: WORK, untilAt: null, reason: "r" });
+    expect(await counts()).toMatchObject({ queued: 1, forPerson: 1 });
+    await store.accounts.release({ accountId: WORK });
+    expect(await counts()).toMatchObject({ forPerson: 0 });
+    await store.accounts.enable({ accountId: WORK, enabled: false });
+    expect(await counts()).toMatchObject({ forPerson: 1 });
+    await store.accounts.enable({ accountId: WORK, enabled: true });
+    await store.accounts.holdProvider({ provider: "claude", untilAt: null, reason: "r" });
+    await addRun(stage, { provider: "codex", account: "default" });
+    await addRun(stage, { provider: "codex", account: "nobody" });
+    expect(await counts()).toEqual({ running: 0, queued: 3, waiting: 0, forPerson: 2 });
+    await store.accounts.releaseProvider({ provider: "claude" });
+    // What is at work is at work whatever holds its account.
+    const { mine } = await pass(stage);
+    expect(mine).toHaveLength(2);
+    const one = mine.find(({ attempt }) => attempt.accountId === WORK);
+    await store.accounts.hold({ accountId: WORK, untilAt: null, reason: "r" });
+    expect(await counts()).toEqual({ running: 2, queued: 1, waiting: 0, forPerson: 1 });
+    await store.accounts.release({ accountId: WORK });
+    if (one !== undefined) await settle(stage, one, failed("auth"));
+    expect(await counts()).toEqual({ running: 1, queued: 1, waiting: 1, forPerson: 2 });
+    await store.accounts.release({ accountId: WORK });
+    expect(await counts()).toEqual({ running: 1, queued: 2, waiting: 0, forPerson: 1 });
+  });
+
   test("a limit is taken away again", async () => {
     const stage = await openWork(open);
     const resource = `account:${WORK}`;

@@ -37,6 +37,7 @@ const BOUNDED = [
   "loops_due",
   "loops_next",
   "claims_of_resource",
+  "runs_of_account",
   "worktrees_there",
   "worktrees_untidied",
 ];

@@ -6,7 +6,7 @@ import type { Limits } from "../core/limits.ts";
 import { loopTable } from "../core/loop-states.ts";
 import type { Page, PageRequest, RunDraft } from "../core/ports.ts";
 import type { RunRecord, RunTree } from "../core/records.ts";
-import type { FailureClass, FinalStatus, RunStatus } from "../core/run.ts";
+import type { FailureClass, FinalStatus, LiveCounts, RunStatus } from "../core/run.ts";
 import { isFinal, isLiveAttempt } from "../core/run.ts";
 import { afterRun } from "../core/run-end.ts";
 import { accountOf, promptOf, type Target } from "../core/target.ts";
@@ -502,16 +502,32 @@ export const listRuns = read("runs.list", function* (input: ListRuns): Steps<Pag
   return pageOf(rows.map(toRun), input.limit, (run) => [run.queuedAt, run.id]);
 });
 
-export const countRuns = read("runs.counts", function* (_: Record<string, never>): Steps<{
-  running: number;
-  queued: number;
-  waiting: number;
-}> {
-  const rows = yield* all<{ status: string; n: number }>(
+export const countRuns = read("runs.counts", function* (_: Record<string, never>): Steps<LiveCounts> {
+  const [rows, agents, accounts, holds] = yield* many<
+    [{ status: string; n: number }, { account_wish: string; reason: string | null; n: number }, Row, Row]
+  >(
     sql`select status, count(*) as n from runs where finished_at is null group by status`,
+    sql`select account_wish, reason, count(*) as n from runs
+        where finished_at is null and account_wish is not null and status in ('queued', 'waiting') group by account_wish, reason`,
+    sql`select id, enabled from accounts order by id`,
+    sql`select subject_kind, subject_id from holds where cleared_at is null and until_at is null order by subject_kind, subject_id`,
   );
+  const enabled = new Map(accounts.map((row) => [row["id"], row["enabled"] !== 0]));
+  const held = new Set(holds.map((row) => `${row["subject_kind"]}:${row["subject_id"]}`));
+  // What admission refuses until a person acts; the user's own login is there without a row.
+  const isShut = (accountId: string): boolean =>
+    !(enabled.get(accountId) ?? accountId.endsWith(":default")) ||
+    held.has(`account:${accountId}`) ||
+    held.has(`provider:${accountId.split(":")[0] ?? ""}`);
   const of = (status: string) => Number(rows.find((row) => row.status === status)?.n ?? 0);
-  return { running: of("running"), queued: of("queued"), waiting: of("waiting") };
+  return {
+    running: of("running"),
+    queued: of("queued"),
+    waiting: of("waiting"),
+    forPerson: agents
+      .filter((row) => row.reason === "account" || isShut(row.account_wish))
+      .reduce((sum, row) => sum + Number(row.n), 0),
+  };
 });
 
 export const hooksDue = read("runs.hooksDue", function* (input: { hostId: string; limit: number }): Steps<

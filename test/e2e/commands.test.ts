@@ -583,6 +583,7 @@ const cases: readonly Case[] = [
         provider: "claude",
         holds: [],
         released: true,
+        warnings: [],
       });
       expect(await home.json(["agent", "release", "claude"])).toMatchObject({ released: false });
     },

@@ -1,8 +1,8 @@
 /** Accounts, agents and worktrees for people. */
-import type { AccountDocument, HoldDocument } from "../../ops/documents.ts";
+import type { AccountDocument, HoldDocument, Warning } from "../../ops/documents.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine, table } from "../text.ts";
-import { distance, facts, painted, plural, short, status, time } from "./words.ts";
+import { distance, facts, painted, plural, short, status, time, warnings } from "./words.ts";
 
 /** What an account can take now: `held`, `disabled`, or its status. */
 const standing = (account: AccountDocument): string =>
@@ -92,8 +92,13 @@ export function accountPage(account: AccountDocument, screen: Screen): string {
   );
 }
 
-export const released = (account: AccountDocument & { readonly woken: number }, screen: Screen): string =>
-  accountPage(account, screen) + (account.woken === 0 ? "" : `${plural(account.woken, "step")} woken\n`);
+export const released = (
+  account: AccountDocument & { readonly woken: number; readonly warnings: readonly Warning[] },
+  screen: Screen,
+): string =>
+  accountPage(account, screen) +
+  (account.woken === 0 ? "" : `${plural(account.woken, "step")} woken\n`) +
+  warnings(account.warnings, screen);
 
 export const removedAccount = (answer: {
   readonly id: string;
@@ -139,8 +144,11 @@ interface ProviderHeld {
 export const providerHeld = ({ provider, holds }: ProviderHeld, screen: Screen): string =>
   `${screen.bold(provider)}\n${holdLines(holds, screen)}`;
 
-export const providerReleased = (answer: { readonly provider: string; readonly released: boolean }): string =>
-  `${answer.provider} ${answer.released ? "takes work again" : "was not held"}\n`;
+export const providerReleased = (
+  answer: { readonly provider: string; readonly released: boolean; readonly warnings: readonly Warning[] },
+  screen: Screen,
+): string =>
+  `${answer.provider} ${answer.released ? "takes work again" : "was not held"}\n${warnings(answer.warnings, screen)}`;
 
 const yes = (is: boolean | null, words: readonly [string, string]): string =>
   is === null ? "-" : is ? words[0] : words[1];
