@@ -1,6 +1,15 @@
 /** Cases of what breaks when agents run unattended, through the built program: the stand-in on the PATH, and where it can show it the real command line. */
 import { execFileSync } from "node:child_process";
-import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -300,6 +309,132 @@ test("B-028 a hundred agents that leave a prompt of 1 MB unread fail one by one,
   expect(bytes(pid) - before).toBeLessThan(64 * 1024 * 1024);
 }, 240_000);
 
+test("B-097 silence and exit 0 are no success, whatever is there besides", async () => {
+  const cwd = folderOf();
+  const ended = await home.run([
+    ...["run", ...words("claude", await account("claude"), cwd, ["--attempts", "1", "--expect", "file:hello.txt"])],
+    ...["--env", "STAND_IN_MODE=exit 0", "--prompt", "Do it.", "--json"],
+  ]);
+  expect(ended.status).toBe(1);
+  const silent = JSON.parse(ended.out) as Seen;
+  expect(silent).toMatchObject({ status: "failed", output: null, error: { class: "no_result" } });
+  const said = await run("claude", "ok", ["--attempts", "1", "--expect", "file:hello.txt"], cwd);
+  expect(said).toMatchObject({ status: "failed", error: { class: "check_failed" } });
+  expect(said.error?.message).toContain("hello.txt");
+});
+
+test("B-111 a tree that is gone at the next try fails that try, says how it is made again, and nothing works elsewhere", async () => {
+  const shop = repository();
+  const started = join(home.folder, "started");
+  const agent = join(home.folder, "bin/says-where");
+  writeFileSync(agent, `#!/bin/sh\ncat > /dev/null\npwd >> ${started}\necho done\n`, { mode: 0o755 });
+  const { id } = await home.json<{ id: string }>(
+    ["run", "--detach", "--agent", "custom", "--agent-command", agent, "--cwd", shop, "--worktree", "required"].concat([
+      "--attempts",
+      "2",
+      "--backoff",
+      "3s",
+      "--expect",
+      "file:never",
+      "--prompt",
+      "Do it.",
+    ]),
+  );
+  await until(async () => (await show(id)).status === "waiting", "the first try is over");
+  const tree = (await show(id)).worktree?.path ?? "";
+  rmSync(tree, { recursive: true });
+  const seen = await over(id);
+  expect(seen).toMatchObject({ status: "failed", error: { class: "workspace" } });
+  expect(seen.error?.message).toContain("is not there any more");
+  expect(seen.error?.message).toContain(`git -C ${shop} worktree add`);
+  expect(readFileSync(started, "utf8")).toBe(`${tree}\n`);
+});
+
+describe("a program that is replaced", () => {
+  const version = (said: string): string => {
+    const file = join(folderOf(), "agent");
+    writeFileSync(file, `#!/bin/sh\ncat > /dev/null\necho ${said}\n`, { mode: 0o755 });
+    return file;
+  };
+  const link = () => join(home.folder, "bin/agent");
+  const lead = (to: string): void => {
+    rmSync(link(), { force: true });
+    symlinkSync(to, link());
+  };
+  const target = () => [
+    ...["--agent", "custom", "--agent-command", link(), "--attempts", "1"],
+    ...["--cwd", folderOf(), "--prompt", "Do it."],
+  ];
+  const next = async () => over((await home.json<{ id: string }>(["run", "--detach", ...target()])).id);
+
+  test("B-121 the next start takes the new one, although the old one is gone", async () => {
+    const old = version("old");
+    lead(old);
+    expect(await next()).toMatchObject({ status: "succeeded", output: { result: "old" } });
+    lead(version("new"));
+    rmSync(old);
+    expect(await next()).toMatchObject({ status: "succeeded", output: { result: "new" } });
+  });
+
+  test("B-120 a link that leads nowhere for a while uses up no try, and everything goes on once it is mended", async () => {
+    const agent = version("mended");
+    lead(agent);
+    // A loop looks at its program when it is made, and may find another thing when it is due.
+    const loops = [1, 2, 3].map((i) => `broken-${i}`);
+    for (const loop of loops) await home.json(["loop", "add", loop, "--every", "1h", ...target()]);
+    lead(join(home.folder, "nowhere"));
+    const ids: string[] = [];
+    for (const loop of loops) {
+      const { runId } = await home.json<{ runId: string }>(["loop", "run", "--detach", loop]);
+      ids.push(runId);
+    }
+    await until(
+      async () => (await Promise.all(ids.map(show))).every((seen) => attemptsOf(seen).length >= 2),
+      "each was tried again",
+    );
+    lead(agent);
+    for (const id of ids) {
+      const seen = await over(id);
+      expect(seen).toMatchObject({ status: "succeeded", output: { result: "mended" }, steps: [{ triesCounted: 1 }] });
+      expect(attemptsOf(seen).map(({ class: of }) => of)).toContain("spawn");
+    }
+  });
+});
+
+const readOrNothing = (file: string): string => {
+  try {
+    return readFileSync(file, "latin1");
+  } catch {
+    return ""; // it has ended, or is somebody else's
+  }
+};
+
+test("B-123 while agents work no secret of theirs is in any command line of the machine", async () => {
+  const values = { account: "sk-account-0123456789abcdef", run: "sk-run-fedcba9876543210" };
+  const secrets = folderOf();
+  for (const [name, value] of Object.entries(values)) writeFileSync(join(secrets, name), value, { mode: 0o600 });
+  for (const [provider, key] of [
+    ["claude", "ANTHROPIC_API_KEY"],
+    ["codex", "CODEX_API_KEY"],
+  ] as const) {
+    const name = `a${++names}`;
+    await home.json(["account", "add", provider, name, "--secret", `${key}=file:${join(secrets, "account")}`]);
+    const flags = ["--secret", `OTHER=file:${join(secrets, "run")}`];
+    const id = await begin(provider, name, folderOf(), "silence", flags);
+    let pid = 0;
+    await until(async () => (pid = attemptsOf(await show(id))[0]?.pid ?? 0) !== 0, "it runs");
+    await until(() => readOrNothing(`/proc/${pid}/environ`).includes(values.account), "it has its key");
+    expect(readOrNothing(`/proc/${pid}/environ`)).toContain(values.run);
+    const lines = readdirSync("/proc")
+      .filter((file) => /^\d+$/.test(file))
+      .map((file) => readOrNothing(`/proc/${file}/cmdline`));
+    expect(lines.some((line) => line.includes(provider))).toBe(true);
+    for (const value of Object.values(values)) expect(lines.filter((line) => line.includes(value))).toEqual([]);
+    await home.run(["cancel", id]);
+    await over(id);
+  }
+});
+
 describeInstalled("the real command lines", () => {
   let server: ModelServer;
   let real: RealHome;
@@ -312,6 +447,17 @@ describeInstalled("the real command lines", () => {
     real.close();
     await server.close();
   });
+
+  test.each(["claude", "codex"] as const)(
+    "B-035 B-036 %s gets prompts that look like options as they are",
+    async (provider) => {
+      for (const [i, said] of ["- do x", "--help", "---\ntitle", "-", "-- x"].entries()) {
+        const { verdict } = await real.run(provider, { base: server.base("ok", `dash-${i}`), prompt: said });
+        expect([said, verdict.ok]).toEqual([said, true]);
+        expect(server.requests(`dash-${i}`)[0]?.talk?.userTexts).toContain(said);
+      }
+    },
+  );
 
   test("B-116 Claude Code says that an id is used, goes on with it, and in a copy of it", async () => {
     const id = "11111111-2222-4333-8444-555555555555";
