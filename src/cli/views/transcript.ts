@@ -19,9 +19,10 @@ function shortened(text: string): string {
 const COUNTED = { attempts: ", with attempts before that stated none", session: ", of the whole session" } as const;
 
 /** `1234 and 900 cached in, 56 out, $0.02`; unknown money is left out, never 0. */
-export function usageText({ inputTokens, cachedInputTokens, outputTokens, costUsd, of }: Usage): string {
+export function usageText({ inputTokens, cachedInputTokens, outputTokens, costUsd, of, costOf }: Usage): string {
   const cached = cachedInputTokens > 0 ? ` and ${cachedInputTokens} cached` : "";
-  const cost = costUsd === null ? "" : `, $${costUsd.toFixed(costUsd < 1 ? 4 : 2)}`;
+  const whole = costOf === "session" && of === undefined ? " of the whole session" : "";
+  const cost = costUsd === null ? "" : `, $${costUsd.toFixed(costUsd < 1 ? 4 : 2)}${whole}`;
   return `${inputTokens}${cached} in, ${outputTokens} out${cost}${of === undefined ? "" : COUNTED[of]}`;
 }
 

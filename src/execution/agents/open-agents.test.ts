@@ -90,6 +90,8 @@ describe("reading", () => {
     expect(await agents.read(FOLDER, claude)).toMatchObject({ closed: true });
     expect(await agents.conclude(FOLDER, claude, 0, NOW)).toMatchObject({ ok: true, text: "OK", sessionId: "s-1" });
     expect((await entries()).map(({ kind }) => kind)).toEqual(["session", "text", "usage", "result"]);
+    // What its provider counts over the whole session is said so where it is shown.
+    expect((await entries())[2]).toMatchObject({ usage: { outputTokens: 2, costOf: "session" } });
     expect(statSync(path("transcript")).mode & 0o777).toBe(0o600);
   });
 

@@ -334,6 +334,8 @@ const entrySchema = z.discriminatedUnion("kind", [
       cachedInputTokens: z.number(),
       outputTokens: z.number(),
       costUsd: z.number().nullable(),
+      of: z.enum(["attempts", "session"]).exactOptional(),
+      costOf: z.literal("session").exactOptional(),
     }),
   }),
   z.object({ kind: z.literal("limit"), ...worded, resetAt: z.number().nullable() }),
