@@ -10,11 +10,13 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Home, openHome, until } from "../e2e/drover.ts";
-import { isOver, livingOf, type RunSeen } from "./harness.ts";
+import { isOver, livingOf, openStage, type RunSeen } from "./harness.ts";
 import { describeInstalled } from "./installed.ts";
 import { type ModelServer, openModelServer } from "./model-server.ts";
 import { gone, openRealHome, type RealHome } from "./real.ts";
@@ -435,6 +437,44 @@ test("B-123 while agents work no secret of theirs is in any command line of the 
   }
 });
 
+/** Renews logins, each token once, slowly enough that others who ask meanwhile still have the old one. */
+async function openLoginServer() {
+  const sent: string[] = [];
+  const login = (number: number, until: number) => {
+    const claims = {
+      email: "tests@drover.invalid",
+      exp: until,
+      "https://api.openai.com/auth": { chatgpt_account_id: "a" },
+    };
+    const token = [{ alg: "none" }, claims].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"));
+    const jwt = `${token.join(".")}.c2ln`;
+    return { id_token: jwt, access_token: jwt, refresh_token: `token-${number}` };
+  };
+  const server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (piece: Buffer) => (body += piece.toString()));
+    request.on("end", () => {
+      if (request.url !== "/token") return response.writeHead(404).end("{}");
+      const { refresh_token: token } = JSON.parse(body) as { refresh_token: string };
+      const isNew = !sent.includes(token);
+      sent.push(token);
+      const answer = isNew
+        ? login(sent.length + 1, Math.floor(Date.now() / 1000) + 36_000)
+        : { error: { code: "refresh_token_reused", message: "Your refresh token has already been used." } };
+      return setTimeout(() => response.writeHead(isNew ? 200 : 401).end(JSON.stringify(answer)), 500);
+    });
+  });
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address() as AddressInfo;
+  const tokens = { ...login(1, Math.floor(Date.now() / 1000) - 3_600), account_id: "a" };
+  return {
+    address: `http://127.0.0.1:${port}`,
+    sent,
+    runOut: { auth_mode: "chatgpt", OPENAI_API_KEY: null, tokens, last_refresh: "2026-01-01T00:00:00Z" },
+    close: () => server.close(),
+  };
+}
+
 describeInstalled("the real command lines", () => {
   let server: ModelServer;
   let real: RealHome;
@@ -473,6 +513,49 @@ describeInstalled("the real command lines", () => {
     expect(copy.verdict.sessionId).not.toBe(id);
     expect(JSON.stringify(server.requests("copy").at(-1)?.body)).toContain("the first task");
   });
+
+  test("B-092 four starts of Codex on one home whose login has run out renew it once", async () => {
+    const stage = await openStage();
+    const logins = await openLoginServer();
+    try {
+      const env = [
+        `OPENAI_BASE_URL=${stage.server.base("ok", "login")}/v1`,
+        `CODEX_REFRESH_TOKEN_URL_OVERRIDE=${logins.address}/token`,
+      ];
+      await stage.home.json(["account", "add", "codex", "login", ...env.flatMap((one) => ["--env", one])]);
+      const { items } = await stage.home.json<{ items: { id: string; home: string }[] }>(["account", "ls"]);
+      const folder = items.find(({ id }) => id === "codex:login")?.home ?? "";
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      writeFileSync(join(folder, "config.toml"), `chatgpt_base_url = "${logins.address}"\n`);
+      writeFileSync(join(folder, "auth.json"), JSON.stringify(logins.runOut), { mode: 0o600 });
+      const start = async () =>
+        (
+          await stage.home.json<{ id: string }>(
+            [
+              "run",
+              "--detach",
+              "--agent",
+              "codex",
+              "--account",
+              "login",
+              "--model",
+              "gpt-fake",
+              "--attempts",
+              "1",
+            ].concat(["--cwd", stage.repository, "--permission", "read-only", "--prompt", "Say OK."]),
+          )
+        ).id;
+      const ids = await Promise.all([1, 2, 3, 4].map(start));
+      for (const id of ids) {
+        await until(async () => isOver(await stage.show(id)), `${id} is over`, 60_000);
+        expect((await stage.show(id)).status).toBe("succeeded");
+      }
+      expect(logins.sent).toEqual(["token-1"]);
+    } finally {
+      logins.close();
+      await stage.close();
+    }
+  }, 180_000);
 
   test("B-116 Codex goes on in a copy of a session, and says when there is none", async () => {
     const base = server.base("ok", "copy");
