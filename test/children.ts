@@ -9,3 +9,13 @@ export async function endChild(child: ChildProcess): Promise<void> {
   child.kill("SIGKILL");
   await ended;
 }
+
+/** Ends processes by their ids; one that has ended meanwhile is as good. */
+export function endPids(pids: Iterable<number>): void {
+  for (const pid of pids)
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch (error) {
+      if (!(error instanceof Error && "code" in error && error.code === "ESRCH")) throw error;
+    }
+}

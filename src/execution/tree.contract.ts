@@ -8,6 +8,7 @@ import { HOSTILE } from "../../test/fixtures/hostile/trees.ts";
 import { openCgroups } from "./cgroups.ts";
 import { isAlive } from "./processes.ts";
 import type { Backend } from "./resident.ts";
+import { endPids } from "../../test/children.ts";
 
 /** What one tree-kill has to hold for every hostile tree. `proof`: this host's means see everything. */
 let number = 0;
@@ -64,7 +65,7 @@ function treeContract(
         // The shim survived the kill and recorded the end, except where the tree killed its own group first.
         expect(await arena.judge("att_hostile.1")).toMatchObject({ kind: "ended" });
       } finally {
-        for (const found of stray) process.kill(found.pid, "SIGKILL");
+        endPids(stray.map(({ pid }) => pid));
       }
     });
 

@@ -10,6 +10,7 @@ import { adapterOf } from "../../src/execution/agents/index.ts";
 import { frameLines } from "../../src/execution/agents/lines.ts";
 import { processesOf, until } from "../e2e/drover.ts";
 import { programs } from "./installed.ts";
+import { endPids } from "../children.ts";
 
 /**
  * A folder that a workspace does not reach and this user can write. Codex lets its agents write in the system's folder for
@@ -156,7 +157,7 @@ export function openRealHome(): RealHome {
       return { exit, signal, events, stderr, ms: performance.now() - startedAt, verdict, left: processesOf(folder) };
     },
     close() {
-      for (const pid of processesOf(folder)) process.kill(pid, "SIGKILL");
+      endPids(processesOf(folder));
       rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
     },
   };

@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { processesOf, until } from "../e2e/drover.ts";
+import { endPids } from "../children.ts";
 
 const program = resolve(fileURLToPath(import.meta.url), "../stand-in.mjs");
 let folder: string;
@@ -13,7 +14,7 @@ beforeAll(() => {
   for (const name of ["claude", "codex", "other"]) symlinkSync(program, join(folder, name));
 });
 afterAll(() => {
-  for (const pid of processesOf(folder)) process.kill(pid, "SIGKILL");
+  endPids(processesOf(folder));
   rmSync(folder, { recursive: true });
 });
 

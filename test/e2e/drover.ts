@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { openSqlite } from "../../src/store/sqlite-adapters.ts";
+import { endPids } from "../children.ts";
 
 /** The built program. */
 export const PROGRAM = resolve(fileURLToPath(import.meta.url), "../../../dist/drover.js");
@@ -139,7 +140,7 @@ export function openHome({
         if (down.status !== 0) throw new Error(said(["down"], down));
         await until(() => processesOf(folder).length === 0, `no process of ${folder} is left`);
       } finally {
-        for (const pid of processesOf(folder)) process.kill(pid, "SIGKILL");
+        endPids(processesOf(folder));
         rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
       }
     },

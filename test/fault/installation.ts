@@ -4,6 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { endPids } from "../children.ts";
 
 export const builtProgram = fileURLToPath(new URL("../../dist/drover.js", import.meta.url));
 
@@ -132,16 +133,7 @@ export function install(
       ),
     async close() {
       await installation.run("down", "--stop-runs", "--drain", "0s");
-      for (const pid of [
-        ...installation.daemons(),
-        ...installation.spawners(),
-        ...installation.marked().map((one) => one.pid),
-      ])
-        try {
-          process.kill(pid, "SIGKILL");
-        } catch {
-          // it is gone already
-        }
+      endPids([...installation.daemons(), ...installation.spawners(), ...installation.marked().map((one) => one.pid)]);
       rmSync(home, { recursive: true, force: true, maxRetries: 5 });
     },
   };

@@ -51,14 +51,18 @@ async function story(away: (at: Installation) => Promise<void>): Promise<Record<
         slots.some((slot) => slot.outcome === "succeeded" && Date.parse(slot.at) > back),
       ),
     );
-    for (const policy of POLICIES) await at.json("loop", "pause", policy);
-    await until(
-      "all runs to end",
-      async () => (await at.json<{ runs: { running: number; queued: number } }>("status")).runs.running === 0,
-    );
-    return Object.fromEntries(
-      await Promise.all(POLICIES.map(async (policy) => [policy, await slotsOf(at, policy)] as const)),
-    );
+    // Up to the first that ran on return: a busy machine makes later ones late too, and that is not what is looked at.
+    const seen = await until("all of them to have an outcome", async () => {
+      const told = await Promise.all(
+        POLICIES.map(async (policy) => {
+          const slots = await slotsOf(at, policy);
+          const last = slots.findIndex((slot) => slot.outcome === "succeeded" && Date.parse(slot.at) > back);
+          return [policy, slots.slice(0, last + 1)] as const;
+        }),
+      );
+      return told.every(([, slots]) => slots.every((slot) => slot.outcome !== null)) ? told : null;
+    });
+    return Object.fromEntries(seen);
   } finally {
     await at.close();
   }
