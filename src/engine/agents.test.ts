@@ -408,6 +408,27 @@ describe("sessions", () => {
     for (const input of inputs(stage)) expect(input.endsWith(PROMPT)).toBe(true);
   });
 
+  test("a copy that a session is gone on with has its own usage: what the session had before is not in it", async () => {
+    const usage = (outputTokens: number) =>
+      ({ inputTokens: 0, cachedInputTokens: 0, outputTokens, costUsd: null, of: "session" }) as const;
+    const stage = stageOf([
+      { agent: failing({ class: "network", message: "gone", usage: usage(7) }) },
+      {
+        agent: {
+          says: () => ({}),
+          concludes: () => ({ ok: false, class: "protocol", message: "already in use", sessionUsed: true }),
+        },
+      },
+      { agent: { says: () => ({ sessionId: "C" }), concludes: () => ({ sessionId: "C", usage: usage(14) }) } },
+    ]);
+    await stage.start();
+    const runId = await stage.addAgentRun("work", { attempts: 3, backoffMs: SECOND });
+    expect(await over(stage, runId, HOUR)).toMatchObject({ status: "succeeded" });
+    expect(sessions(stage).map((session) => session?.fork)).toEqual([undefined, undefined, true]);
+    const own = (await attempts(stage, runId)).map(({ usageTotal }) => JSON.parse(usageTotal ?? "null") as unknown);
+    expect(own).toMatchObject([{ outputTokens: 7 }, null, { outputTokens: 7 }]);
+  });
+
   test("B-116 a daemon that dies between two of these ways goes on with the next one", async () => {
     const used: AgentPlan = {
       says: () => ({}),
@@ -765,6 +786,20 @@ describe("B-092 where starts under an account come one after another", () => {
     expect(stage.starts.size).toBe(2);
     await stage.run(20 * SECOND);
     expect(stage.starts.size).toBeGreaterThanOrEqual(3);
+  });
+
+  test("a daemon that goes down waits for none that waits, and the next one starts it", async () => {
+    const stage = serially([{ durationMs: HOUR, agent: slow(10 * SECOND) }]);
+    const { engine, context } = await stage.start();
+    await stage.addAgentRun("work", {}, READER);
+    const second = await stage.addAgentRun("work", {}, READER);
+    await stage.run(SECOND);
+    let isDown = false;
+    void engine.stop({ drainMs: 0, stopRuns: false }).then(() => (isDown = true));
+    await stage.until(() => isDown, SECOND);
+    context.die();
+    await stage.start();
+    await stage.until(async () => (await stage.tree(second)).run.status === "running", MINUTE);
   });
 
   test("one that was cancelled while it waited starts nothing", async () => {

@@ -1,5 +1,5 @@
 /** The life of each attempt of this host: prepared, recorded, asked for, watched, ended, judged, settled. */
-import type { AgentOutcome, AgentReading, AgentVerdict } from "../core/agent.ts";
+import type { AgentOutcome, AgentReading, AgentVerdict, SessionUse } from "../core/agent.ts";
 import { AppError } from "../core/errors.ts";
 import type { Escape } from "../core/escape.ts";
 import type { Limits } from "../core/limits.ts";
@@ -292,7 +292,10 @@ export function createRunner(options: RunnerOptions): Runner {
     const door = doors.get(accountId) ?? createGate(1);
     doors.set(accountId, door);
     return new Promise((resolve, reject) => {
+      // Nothing is done about one that waits, and a daemon that goes down does not wait for it.
+      rest(life);
       void door.run(async () => {
+        life.busy = true;
         const begun = new Promise<void>((open) => {
           if (life.agent !== null) life.agent.open = open;
         });
@@ -575,7 +578,7 @@ export function createRunner(options: RunnerOptions): Runner {
   async function keepSession(life: Life, agent: AgentLife, sessionId: string | null): Promise<void> {
     if (sessionId === null || sessionId === agent.sessionId) return;
     const answer = await weather.attempt("attempts.session", () =>
-      store.attempts.session({ attemptId: life.id, token: life.token, sessionId }),
+      store.attempts.session({ attemptId: life.id, token: life.token, sessionId, copyOf: wayOf(life).copyOf ?? null }),
     );
     // The store was away: the next look tries again.
     if (answer !== null) agent.sessionId = sessionId;
@@ -752,12 +755,7 @@ export function createRunner(options: RunnerOptions): Runner {
   }
 
   function agentOutcome(life: Life, said: AgentVerdict): AgentOutcome {
-    const { run, before } = life.assignment;
-    // As it was decided at its start: from the same facts, also by a daemon that came later.
-    const { how } =
-      run.target.kind === "agent"
-        ? resumption(before, ports.agents.traits(run.target.provider))
-        : ({ how: "begin" } as const);
+    const { how, copyOf } = wayOf(life);
     return {
       sessionId: said.sessionId ?? life.agent?.sessionId ?? null,
       usage: said.usage,
@@ -766,7 +764,15 @@ export function createRunner(options: RunnerOptions): Runner {
       httpStatus: said.httpStatus,
       refusedTools: said.refusedTools,
       ...refusalOf(how, said),
+      ...(copyOf === undefined ? {} : { copyOf }),
     };
+  }
+
+  /** How it came to its session, as it was decided at its start: from the same facts, also by a daemon that came later. */
+  function wayOf({ assignment: { run, before } }: Life): { readonly how: SessionUse; readonly copyOf?: string } {
+    if (run.target.kind !== "agent") return { how: "begin" };
+    const { how, sessionId } = resumption(before, ports.agents.traits(run.target.provider));
+    return how === "fork" && sessionId !== null ? { how, copyOf: sessionId } : { how };
   }
 
   async function sweep(life: Life): Promise<EndReport> {
