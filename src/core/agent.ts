@@ -86,6 +86,8 @@ export type AgentOutcome = Pick<
 > & {
   /** The provider refused the session before anything was done, and what it had been asked for; absent: it did not. */
   readonly sessionRefused?: SessionUse;
+  /** The session that its own began as a copy of: it counts on from there. */
+  readonly copyOf?: string;
 };
 
 /** What is known of a provider's command line without a look at the machine. */

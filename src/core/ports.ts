@@ -497,11 +497,15 @@ export interface Store {
       /** The session that it goes on with, or begins under. */
       readonly sessionId?: string | null;
     }): Promise<Guarded | "cancelled" | "session_busy">;
-    /** The session that an agent began: kept as soon as it is seen, so that a later attempt can go on with it. */
+    /**
+     * The session that an agent began: kept as soon as it is seen, so that a later attempt can go on with it.
+     * `copyOf`: the one that it is a copy of, whose usage it counts on.
+     */
     session(input: {
       readonly attemptId: string;
       readonly token: number;
       readonly sessionId: string;
+      readonly copyOf?: string | null;
     }): Promise<Guarded>;
     /** starting -> running: the ticket is there. */
     run(input: {

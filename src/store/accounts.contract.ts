@@ -753,6 +753,46 @@ forEachStore("sessions and what agents leave", (open) => {
     expect(kept).toEqual([tokens(7), null, tokens(23, { of: "attempts" }), tokens(1)]);
   });
 
+  test.each(["live", "end"])("a copy of a session counts on from it, seen at the %s", async (seen) => {
+    const stage = await openWork(open);
+    const runId = await addRun(stage, {}, { attempts: 20 });
+    const ends = async (one: Assignment, usage: Usage, sessionId: string, over: Partial<AgentOutcome> = {}) => {
+      await settle(stage, one, failed("network", { usage, sessionId, ...over }));
+      stage.clock.advance(10 * HOUR);
+      await wake(stage);
+    };
+    await ends(await only(stage), tokens(7, session), "s-1");
+    const copied = await only(stage);
+    await start(stage, copied);
+    const copyOf = "s-1";
+    if (seen === "live") await stage.store.attempts.session({ ...guarded(copied), sessionId: "s-2", copyOf });
+    await ends(copied, tokens(14, session), "s-2", { copyOf });
+    const next = await only(stage);
+    await start(stage, next, "s-2");
+    await ends(next, tokens(30, session), "s-2");
+    const { attempts } = await tree(stage, runId);
+    expect(attempts.map(({ usageTotal }) => JSON.parse(usageTotal ?? "null") as Usage)).toEqual([
+      tokens(7),
+      tokens(7),
+      tokens(16),
+    ]);
+  });
+
+  test("a session that could not be begun, because it is somebody's, counts what nobody knows", async () => {
+    const stage = await openWork(open);
+    const runId = await addRun(stage, {}, { attempts: 20 });
+    const first = await only(stage);
+    await start(stage, first, "s-1");
+    await settle(stage, first, failed("protocol", { sessionRefused: "begin" }));
+    stage.clock.advance(10 * HOUR);
+    await wake(stage);
+    const second = await only(stage);
+    await start(stage, second, "s-1");
+    await settle(stage, second, failed("network", { usage: tokens(14, session), sessionId: "s-1" }));
+    const { attempts } = await tree(stage, runId);
+    expect(JSON.parse(attempts.at(-1)?.usageTotal ?? "null")).toEqual(tokens(14, session));
+  });
+
   test("a session whose beginning nobody saw, and a count that has fallen, are said to be the session's", async () => {
     const stage = await openWork(open);
     const stated = [tokens(7, session), tokens(14, session), tokens(3, session), tokens(5, session)];

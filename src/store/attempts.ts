@@ -155,15 +155,16 @@ const providerOf = (accountId: string | null): string => accountId?.split(":")[0
  * Binds a session to the attempt and its step: one live attempt for each (provider, account, session). null: another one
  * that has not ended has it.
  */
-function* bindSession(of: Held, sessionId: string): Steps<Sql[] | null> {
+function* bindSession(of: Held, sessionId: string, copyOf: string | null = null): Steps<Sql[] | null> {
   const { accountId } = of.attempt;
   if (accountId === null) return [];
   const provider = providerOf(accountId);
   const key = sql`provider = ${provider} and account_id = ${accountId} and session_id = ${sessionId}`;
   // A session that a provider goes on with under another id counts on; one that we know of without a row began before us.
+  const from = copyOf ?? of.attempt.sessionRef;
   const usage =
-    of.attempt.sessionRef !== null
-      ? sql`(select usage_total from sessions where provider = ${provider} and account_id = ${accountId} and session_id = ${of.attempt.sessionRef})`
+    from !== null
+      ? sql`(select usage_total from sessions where provider = ${provider} and account_id = ${accountId} and session_id = ${from})`
       : sql`${of.step.sessionRef === sessionId ? null : JSON.stringify(noUsage)}`;
   yield* all(
     sql`insert into sessions (provider, account_id, session_id, owner_step_id, live_attempt_id, usage_total, created_at)
@@ -185,14 +186,14 @@ function* bindSession(of: Held, sessionId: string): Steps<Sql[] | null> {
 
 export const sessionOfAttempt = operation(
   "attempts.session",
-  function* (input: { attemptId: string; token: number; sessionId: string }): Steps<Guarded> {
+  function* (input: { attemptId: string; token: number; sessionId: string; copyOf?: string | null }): Steps<Guarded> {
     const of = yield* held(input.attemptId);
     if (of === null) return "superseded";
     if (of.step.token !== input.token || of.attempt.token !== input.token)
       return yield* refuse(of, "superseded", "session", input.token);
     if (of.attempt.finishedAt !== null) return "already_ended";
     if (of.attempt.sessionRef === input.sessionId) return "done";
-    const writes = yield* bindSession(of, input.sessionId);
+    const writes = yield* bindSession(of, input.sessionId, input.copyOf ?? null);
     // Another live attempt has it: the provider gave one id twice. The first keeps it.
     if (writes === null) return "superseded";
     const log = journal("run", of.run.id, of.run.eventNumber, of.now);
@@ -345,10 +346,13 @@ function* usageOf(attempt: AttemptRecord, step: StepRow, outcome: Outcome, now: 
   if (sessionId === null)
     return { usage: stated === null ? null : ownUsage(stated, { total: noUsage, unstated: false }), writes: [] };
   const provider = providerOf(accountId);
-  const row = yield* one<Row>(
-    sql`select usage_total, unstated from sessions
-        where provider = ${provider} and account_id = ${accountId} and session_id = ${sessionId} ${forUpdate}`,
-  );
+  const known = (id: string) =>
+    one<Row>(
+      sql`select usage_total, unstated from sessions
+          where provider = ${provider} and account_id = ${accountId} and session_id = ${id} ${forUpdate}`,
+    );
+  const copyOf = outcome.agent?.copyOf ?? null;
+  const row = (yield* known(sessionId)) ?? (copyOf === null ? undefined : yield* known(copyOf));
   // It ended before its session was seen: the session began with it, unless the step had it before.
   const begun = step.sessionRef === sessionId ? null : noUsage;
   const kept = row?.["usage_total"] as string | null | undefined;
@@ -356,7 +360,8 @@ function* usageOf(attempt: AttemptRecord, step: StepRow, outcome: Outcome, now: 
     total: kept === undefined ? begun : kept === null ? null : (JSON.parse(kept) as Usage),
     unstated: Number(row?.["unstated"] ?? 0) !== 0,
   };
-  const total = stated ?? before.total;
+  // That it could not be begun says that somebody had begun it: what was used in it nobody knows.
+  const total = outcome.agent?.sessionRefused === "begin" ? null : (stated ?? before.total);
   return {
     usage: stated === null ? null : ownUsage(stated, before),
     writes: [
