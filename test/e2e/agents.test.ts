@@ -279,7 +279,10 @@ describe("accounts", () => {
     const first = await idOf(args);
     await until(async () => (await show(first)).status === "running", "the first one runs");
     const second = await idOf(args);
-    await until(async () => (await why(second)).includes(" is busy: another agent writes in it"), "the second one waits for the folder");
+    await until(
+      async () => (await why(second)).includes(" is busy: another agent writes in it"),
+      "the second one waits for the folder",
+    );
     expect(await why(second)).toContain("--worktree auto gives each a tree of its own");
     writeFileSync(gate, "");
     expect((await ended(second)).status).toBe("succeeded");
