@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { AppError } from "../core/errors.ts";
-import { choice, duration, flag, folder, integer, pairs, required, text, texts } from "../ops/fields.ts";
+import { bytes, choice, duration, flag, folder, integer, pairs, required, text, texts } from "../ops/fields.ts";
 import { defineOperation } from "../ops/operation.ts";
 import { object } from "../ops/shape.ts";
-import { nearest, parseArguments, requireGiven } from "./arguments.ts";
+import { commonIn, nearest, parseArguments, requireGiven } from "./arguments.ts";
 
 const operation = defineOperation({
   name: "thing.do",
@@ -21,6 +21,8 @@ const operation = defineOperation({
     label: texts("labels", { commas: true }),
     env: pairs("variables"),
     cwd: folder("a folder"),
+    reason: text("a sentence", { free: true }),
+    note: bytes("a note"),
   },
   output: object({}),
   cli: { positionals: ["name"], rest: "command", excludes: [["follow", "quiet"]] },
@@ -68,6 +70,30 @@ test("a value may be left out only where it says what that means", () => {
   expect(parse("--drain", "--follow")).toEqual({ drainMs: 30_000, follow: true });
   expect(parse("--drain")).toEqual({ drainMs: 30_000 });
   expect(parse("--drain", "2m")).toEqual({ drainMs: 120_000 });
+});
+
+test.each(["--help", "-h", "--json", "--", "--note", "--bogus", "-", "--note=x"])("a sentence may be %j", (word) => {
+  expect(parse("a", "--reason", word, "-f")).toEqual({ name: "a", reason: word, follow: true });
+  expect(parse("a", `--reason=${word}`, "-f")).toEqual({ name: "a", reason: word, follow: true });
+  expect(commonIn(operation, ["a", "--reason", word, "-f"])).toEqual({ help: false, json: false });
+  if (word !== "-") expect(parse("--note", word)).toEqual({ note: word });
+});
+
+test("the common flags are seen where the others are wrong, and not behind --", () => {
+  expect(commonIn(operation, ["--bogus", "-h", "--count", "--json"])).toEqual({ help: true, json: true });
+  expect(commonIn(operation, ["--mode", "one", "--", "--json", "-h"])).toEqual({ help: false, json: false });
+  expect(commonIn(operation, ["--reason", "--", "--json"])).toEqual({ help: false, json: true });
+});
+
+test.each([
+  [["caf\ufffd"], "bad_unicode name"],
+  [["a", "--reason", "caf\ufffd"], "bad_unicode --reason"],
+  [["a", "--note=caf\ufffd"], "bad_unicode --note"],
+  [["a", "--env", "A=\ufffd"], "bad_unicode --env"],
+  [["a", "--cwd", "\ufffd"], "bad_unicode --cwd"],
+  [["a", "--", "cat", "caf\ufffd"], "bad_unicode command"],
+])("what was typed and is not UTF-8 is refused: %j", (words, expected) => {
+  expect(code(...words)).toBe(expected);
 });
 
 test.each([

@@ -27,6 +27,7 @@ function common(about: string, short: string | null = null): Field<boolean> {
     flag: null,
     short,
     bare: null,
+    free: false,
     fallback: null,
     choices: null,
     completes: null,
@@ -108,8 +109,7 @@ export function parseArguments(
       }
       if (value === null) {
         const next = words[index + 1];
-        const isValue = next !== undefined && next !== "--" && !known.has(next.split("=", 1)[0] ?? "");
-        if (isValue && !(found.field.bare !== null && next.startsWith("-"))) {
+        if (next !== undefined && isValueOf(found.field, next, known)) {
           value = next;
           index += 1;
         } else value = found.field.bare;
@@ -144,6 +144,30 @@ export function parseArguments(
       throw badInput(second, `${first} and ${second} contradict each other`, "Give one of them.", "contradiction");
     }
   return { input, json: common.has("json"), help: common.has("help") };
+}
+
+/** Whether the word after a flag is its value. A flag that was forgotten to be given one would else swallow the next flag. */
+function isValueOf(field: Field<unknown>, next: string, known: ReadonlyMap<string, Known>): boolean {
+  if (field.free) return true;
+  if (next === "--" || known.has(next.split("=", 1)[0] ?? "")) return false;
+  return field.bare === null || !next.startsWith("-");
+}
+
+/** Which of the common flags stand among a command's own words, also where the others are wrong; values of flags are none. */
+export function commonIn(operation: AnyOperation, words: readonly string[]): { help: boolean; json: boolean } {
+  const known = flagsOf(operation);
+  const said = { help: false, json: false };
+  for (let index = 0; index < words.length; index++) {
+    const word = words[index] as string;
+    if (word === "--") break;
+    if (word === "--help" || word === "-h") said.help = true;
+    if (word === "--json") said.json = true;
+    // Written with its value, as `--name=x` or `-nx`, a flag is none of these words.
+    const field = known.get(word)?.field;
+    const next = words[index + 1];
+    if (field != null && field.placeholder !== null && next !== undefined && isValueOf(field, next, known)) index += 1;
+  }
+  return said;
 }
 
 /** How an input is called on the command line, for errors. */

@@ -6,7 +6,7 @@ import type { RunTreeDocument, Warning } from "../ops/documents.ts";
 import type { AnyOperation } from "../ops/operation.ts";
 import { perform, performFollow } from "../ops/perform.ts";
 import type { World } from "../ops/world.ts";
-import { nearest, parseArguments, requireGiven } from "./arguments.ts";
+import { commonIn, nearest, parseArguments, requireGiven } from "./arguments.ts";
 import { openScreen, type Screen } from "./screen.ts";
 import { inertLine } from "./text.ts";
 import { put, RUN_EXIT, type Waited, waitForRun } from "./wait.ts";
@@ -49,7 +49,8 @@ const LATER: { readonly [word: string]: string } = {
 export async function runCommandLine(argv: readonly string[], world: CommandWorld): Promise<number> {
   const screen = openScreen(world.env, world.clock.now());
   const end = argv.indexOf("--");
-  const json = (end === -1 ? argv : argv.slice(0, end)).includes("--json");
+  // As far as can be told before the command is known: a value of one of its flags may look like this.
+  let json = (end === -1 ? argv : argv.slice(0, end)).includes("--json");
   let broken = false;
   for (const stream of [process.stdout, process.stderr])
     stream.on("error", () => {
@@ -57,7 +58,12 @@ export async function runCommandLine(argv: readonly string[], world: CommandWorl
       stream.destroy();
     });
   try {
-    return await dispatch(argv, world, screen, () => broken);
+    return await dispatch(argv, world, screen, {
+      isBroken: () => broken,
+      asksJson: (asked) => {
+        json = asked;
+      },
+    });
   } catch (error) {
     return report(error, world, json);
   }
@@ -93,7 +99,7 @@ async function dispatch(
   argv: readonly string[],
   world: CommandWorld,
   screen: Screen,
-  isBroken: () => boolean,
+  { isBroken, asksJson }: { readonly isBroken: () => boolean; asksJson(asked: boolean): void },
 ): Promise<number> {
   if (argv[0] === "__complete") {
     const { complete } = await import("./complete.ts");
@@ -104,8 +110,9 @@ async function dispatch(
   const { entry, rest } = await findCommand(argv);
   if (entry === null) return rest;
   const { operation } = await entry.load();
-  const ownWords = rest.indexOf("--") === -1 ? rest : rest.slice(0, rest.indexOf("--"));
-  if (ownWords.includes("--help") || ownWords.includes("-h")) {
+  const common = commonIn(operation, rest);
+  asksJson(common.json);
+  if (common.help) {
     const { commandHelp } = await import("./help.ts");
     await put(process.stdout, commandHelp(operation));
     return 0;

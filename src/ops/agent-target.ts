@@ -24,7 +24,7 @@ export const agentFields = {
   promptFile: fileBytes("a file with the agent's prompt, read now"),
   model: text("the agent's model", { placeholder: "M", fallback: "the agent's own" }),
   permission: choice("what the agent may do", PERMISSIONS, { fallback: "workspace-write" }),
-  reason: text("why it may do everything; full needs one"),
+  reason: text("why it may do everything; full needs one", { free: true }),
   allowRoot: flag("lets an agent that may do everything run as root"),
   untested: flag("takes a version of the agent that was not tried"),
   agentCommand: text("the program of a custom agent; its arguments go after --", { placeholder: "FILE" }),

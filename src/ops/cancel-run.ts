@@ -11,7 +11,7 @@ export const operation = defineOperation({
   summary: "Cancel a run and all it started; returns when nothing is left of it",
   input: {
     run: required(text("the run", { placeholder: "RUN", completes: "run" })),
-    reason: withDefault(text("why, shown by `show` and `why`"), "cancelled by a person"),
+    reason: withDefault(text("why, shown by `show` and `why`", { free: true }), "cancelled by a person"),
   },
   output: object({ answer: oneOf(["requested", "cancelled", "already_ended"]), run: runTreeShape }),
   cli: { positionals: ["run"], waits: {}, examples: ["cancel run_01k2", "cancel 8x2mq1 --reason 'wrong branch'"] },

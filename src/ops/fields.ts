@@ -30,6 +30,8 @@ export interface Field<T> {
   readonly short: string | null;
   /** A flag that may stand without its value means this. */
   readonly bare: string | null;
+  /** What people write there is text of any kind: the next word is its value, also one that looks like a flag. */
+  readonly free: boolean;
   /** Shown by help; what applies when it is not given. */
   readonly fallback: string | null;
   readonly choices: readonly string[] | null;
@@ -50,6 +52,7 @@ interface Traits {
   readonly flag?: string;
   readonly short?: string;
   readonly bare?: string;
+  readonly free?: boolean;
   readonly fallback?: string;
   readonly completes?: string;
 }
@@ -72,6 +75,7 @@ function field<T>(
     flag: traits.flag ?? null,
     short: traits.short ?? null,
     bare: traits.bare ?? null,
+    free: traits.free ?? false,
     fallback: traits.fallback ?? null,
     choices: rest.choices ?? null,
     completes: traits.completes ?? null,
@@ -108,6 +112,20 @@ function checkText(value: unknown, path: string): string {
   return value;
 }
 
+/**
+ * A word of the command line. Bytes that are no UTF-8 arrive as U+FFFD, each for itself: what was meant cannot be told any
+ * more, and something else would be run. Errors: AppError invalid `bad_unicode`.
+ */
+function checkTyped(
+  given: string,
+  path: string,
+  hint = "Type it as UTF-8, or put it into a script or a file.",
+): string {
+  if (given.includes("\ufffd"))
+    throw badInput(path, `${path} holds what is not UTF-8 (or U+FFFD, which stands for that)`, hint, "bad_unicode");
+  return checkText(given, path);
+}
+
 /** A text. Empty only where `empty` says so. */
 export function text(about: string, traits: Traits & { readonly empty?: boolean } = {}): Field<string | undefined> {
   const check = (value: unknown, path: string): string => {
@@ -115,7 +133,8 @@ export function text(about: string, traits: Traits & { readonly empty?: boolean 
     if (checked === "" && traits.empty !== true) throw badInput(path, `${path} is empty`, `Give ${about}.`);
     return checked;
   };
-  return field(about, traits, { schema: { type: "string" }, read: check, check }, "TEXT");
+  const read = (given: string, path: string): string => check(checkTyped(given, path), path);
+  return field(about, traits, { schema: { type: "string" }, read, check }, "TEXT");
 }
 
 /** An absolute path; text of the command line is relative to the caller's folder. */
@@ -126,7 +145,7 @@ export function folder(about: string, traits: Traits = {}): Field<string | undef
     return checked;
   };
   const read = (given: string, path: string, reading: Reading): string => {
-    if (checkText(given, path) === "") throw badInput(path, `${path} is empty`, `Give the ${about}.`);
+    if (checkTyped(given, path) === "") throw badInput(path, `${path} is empty`, `Give the ${about}.`);
     return absolute(reading.cwd, given);
   };
   return field(about, { completes: "folder", ...traits }, { schema: { type: "string" }, read, check }, "DIR");
@@ -219,7 +238,7 @@ export function texts(
   traits: Traits & { readonly commas?: boolean; readonly empty?: boolean } = {},
 ): Field<readonly string[] | undefined> {
   const read = (given: string, path: string, _reading: Reading, before: Json | undefined): Json => {
-    const one = checkText(given, path);
+    const one = checkTyped(given, path);
     const added = traits.commas === true ? one.split(",").map((part) => part.trim()) : [one];
     if (traits.empty !== true && added.includes("")) throw badInput(path, `${path} is empty`, `Give ${about}.`);
     return [...((before as readonly Json[] | undefined) ?? []), ...added];
@@ -249,17 +268,20 @@ function checkBytes(value: unknown, path: string): Bytes {
   return { base64 };
 }
 
-/** Bytes given as text; `-` reads standard input. */
+/** Bytes given as text; `-` reads standard input. A flag of the same name with `-file` takes them from a file. */
 export function bytes(about: string, traits: Traits = {}): Field<Bytes | undefined> {
   const read = (given: string, path: string, { readBytes }: Reading): Json =>
-    given === "-" ? { base64: readBytes("-", path) } : checkText(given, path);
-  return field(about, traits, { schema: { type: ["string", "object"] }, read, check: checkBytes }, "TEXT");
+    given === "-"
+      ? { base64: readBytes("-", path) }
+      : checkTyped(given, path, `Any bytes are taken with ${path} - from standard input, and with ${path}-file FILE.`);
+  const free = { free: true, ...traits };
+  return field(about, free, { schema: { type: ["string", "object"] }, read, check: checkBytes }, "TEXT");
 }
 
 /** The bytes of a file that the command line reads; in JSON the same as `bytes`. */
 export function fileBytes(about: string, traits: Traits = {}): Field<Bytes | undefined> {
   const read = (given: string, path: string, { cwd, readBytes }: Reading): Json => {
-    if (checkText(given, path) === "") throw badInput(path, `${path} is empty`, "Give the name of a file.");
+    if (checkTyped(given, path) === "") throw badInput(path, `${path} is empty`, "Give the name of a file.");
     return { base64: readBytes(given === "-" ? given : absolute(cwd, given), path) };
   };
   return field(
@@ -273,7 +295,7 @@ export function fileBytes(about: string, traits: Traits = {}): Field<Bytes | und
 /** `K=V` pairs as an object. On the command line a key is given once. */
 export function pairs(about: string, traits: Traits = {}): Field<Readonly<Record<string, string>> | undefined> {
   const read = (given: string, path: string, _reading: Reading, before: Json | undefined): Json => {
-    const one = checkText(given, path);
+    const one = checkTyped(given, path);
     const at = one.indexOf("=");
     if (at < 1)
       throw badInput(path, `${path} must be K=V, not ${JSON.stringify(given)}`, "Write a name, =, and the value.");

@@ -11,7 +11,7 @@ export const operation = defineOperation({
   input: {
     account: accountField,
     ...holdFields,
-    reason: text("why, shown by `why` and `account show`"),
+    reason: text("why, shown by `why` and `account show`", { free: true }),
   },
   output: accountShape,
   cli: {

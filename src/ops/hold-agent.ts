@@ -12,7 +12,7 @@ export const operation = defineOperation({
   input: {
     provider: required(choice("the provider", PROVIDERS, { placeholder: "PROVIDER" })),
     ...holdFields,
-    reason: text("why, shown by `why`, `agent ls` and `account show`"),
+    reason: text("why, shown by `why`, `agent ls` and `account show`", { free: true }),
   },
   output: object({ provider: string, holds: holdsShape }),
   cli: {

@@ -9,7 +9,7 @@ export const operation = defineOperation({
   summary: "Stop a loop from starting runs; those at work go on",
   input: {
     loop: required(text("the loop", { placeholder: "LOOP", completes: "loop" })),
-    reason: text("why, shown by `show` and `why`"),
+    reason: text("why, shown by `show` and `why`", { free: true }),
   },
   output: loopAnswerShape,
   cli: { positionals: ["loop"], examples: ["loop pause fetch --reason 'moving house'"] },

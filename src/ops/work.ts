@@ -53,7 +53,7 @@ function absent(about: string, part: string, { value = true }: { readonly value?
 
 export const targetFields = {
   command: texts("the command and its arguments, after --", { empty: true, placeholder: "COMMAND" }),
-  shell: text("a shell string to run with /bin/sh -c", { placeholder: "STRING" }),
+  shell: text("a shell string to run with /bin/sh -c", { placeholder: "STRING", free: true }),
   cwd: folder("working directory", { fallback: "where the command is typed" }),
   env: pairs("an environment variable, stored with the definition"),
   envPass: texts("a variable to pass on from the daemon's environment", { placeholder: "NAME", commas: true }),
@@ -92,8 +92,13 @@ export const runPolicyFields = {
   onFinish: text("a shell command for each end; the run as JSON on its standard input", {
     placeholder: "CMD",
     empty: true,
+    free: true,
   }),
-  onFailure: text("a shell command for the first failure and for the recovery", { placeholder: "CMD", empty: true }),
+  onFailure: text("a shell command for the first failure and for the recovery", {
+    placeholder: "CMD",
+    empty: true,
+    free: true,
+  }),
   label: texts("a label to find runs by", { placeholder: "K", commas: true }),
 } as const;
 
