@@ -38,6 +38,7 @@ import { resolveSecrets } from "./secrets.ts";
 import type { ShimRequest } from "./shim.ts";
 import { shimText } from "./shim.ts";
 import { endTree } from "./tree.ts";
+import { commitAccess } from "./worktrees/commit-access.ts";
 
 export interface SpawnerOptions {
   /** Where attempts have their folders; absolute. Made when missing. */
@@ -188,6 +189,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       session: launch.agent?.session ?? null,
       environment: composed,
       isRoot: process.getuid?.() === 0,
+      commit: target.permission === "workspace-write" && statOf(cwd) !== null ? commitAccess(cwd) : null,
     });
   }
 

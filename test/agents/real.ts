@@ -8,6 +8,7 @@ import { defaultLimits } from "../../src/core/limits.ts";
 import { agentTarget, type Permission } from "../../src/core/target.ts";
 import { adapterOf } from "../../src/execution/agents/index.ts";
 import { frameLines } from "../../src/execution/agents/lines.ts";
+import { commitAccess } from "../../src/execution/worktrees/commit-access.ts";
 import { processesOf, until } from "../e2e/drover.ts";
 import { programs } from "./installed.ts";
 import { endPids } from "../children.ts";
@@ -121,6 +122,7 @@ export function openRealHome(): RealHome {
         session: session ?? null,
         environment: env,
         isRoot: process.getuid?.() === 0,
+        commit: commitAccess(cwd),
       };
       const { argv, env: own } = adapter.build(order);
       const startedAt = performance.now();

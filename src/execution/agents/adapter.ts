@@ -3,6 +3,7 @@ import type { AgentReading, AgentVerdict, TranscriptEntry } from "../../core/age
 import type { Limits } from "../../core/limits.ts";
 import type { Instant } from "../../core/ports.ts";
 import type { AgentTarget, Permission, Provider } from "../../core/target.ts";
+import type { CommitAccess } from "../worktrees/commit-access.ts";
 
 /** A command line of a provider, all that we know about it. Everything here is data or pure; nothing looks at the machine. */
 export interface Adapter {
@@ -81,6 +82,8 @@ export interface Order {
   readonly environment: Readonly<Record<string, string>>;
   /** Whether the process will be root. */
   readonly isRoot: boolean;
+  /** What a commit writes where it will work; absent or null: that is no tree of ours, or it may not write. */
+  readonly commit?: CommitAccess | null;
 }
 
 export interface CommandLine {

@@ -41,6 +41,30 @@ describe("the command line of Codex", () => {
     expect(build({}, { id: "ours", resume: false })).not.toContain("ours");
   });
 
+  test("lets a commit in a tree of ours be made, by a sandbox that is otherwise that of a workspace", () => {
+    const commit = { writes: ["/r/.git/objects", '/r/a "quoted" folder'], keeps: ["/r/.git/objects/pack"] };
+    const built = (permission: "read-only" | "workspace-write") =>
+      codex
+        .build({
+          target: targetOf("codex", { permission }),
+          program: "codex",
+          session: null,
+          environment: {},
+          isRoot: false,
+          commit,
+        })
+        .argv.join(" ");
+    const line = built("workspace-write");
+    expect(line).toContain('permissions.drover.extends=":workspace"');
+    expect(line).toContain(
+      String.raw`{"/r/.git/objects"="write","/r/a \"quoted\" folder"="write","/r/.git/objects/pack"="read"}`,
+    );
+    // Together they would be the older sandbox alone.
+    expect(line).not.toContain("sandbox_mode");
+    expect(built("read-only")).toContain('sandbox_mode="read-only"');
+    expect(built("read-only")).not.toContain("permissions.drover");
+  });
+
   test("does not wait for a network without end", () => {
     expect(build()).toContain("features.unbounded_connection_retries=false");
   });

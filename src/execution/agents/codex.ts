@@ -2,6 +2,7 @@
 import type { AgentReading, AgentVerdict, TranscriptEntry, Usage } from "../../core/agent.ts";
 import { AppError } from "../../core/errors.ts";
 import type { Permission } from "../../core/target.ts";
+import type { CommitAccess } from "../worktrees/commit-access.ts";
 import type { Adapter, Reader, Surroundings } from "./adapter.ts";
 import { at, countAt, type Fields, fieldsOf, listAt, numberAt, shownValue, textAt } from "./event-fields.ts";
 import { classifyText, statusIn } from "./failure-text.ts";
@@ -59,7 +60,7 @@ export const codex: Adapter = {
   // once one had the new login, and seven had sent a token that counts once (seen with 0.171.0).
   serialStarts: true,
 
-  build({ target, program, session, environment, isRoot }) {
+  build({ target, program, session, environment, isRoot, commit = null }) {
     if (target.permission === "full" && isRoot && !target.allowRoot)
       throw new AppError("invalid", "agent_refused", "full permission as root needs to be allowed in so many words", {
         hint: "Run the daemon as another user, or say --allow-root where that is meant.",
@@ -74,7 +75,9 @@ export const codex: Adapter = {
         "--json",
         "--skip-git-repo-check",
         // `resume` and `fork` have no -s.
-        ...set("sandbox_mode", SANDBOX[target.permission]),
+        ...(target.permission === "workspace-write" && commit !== null
+          ? committing(commit)
+          : set("sandbox_mode", SANDBOX[target.permission])),
         // Else a refused connection is waited for without end.
         ...set("features.unbounded_connection_retries", false),
         ...set("check_for_update_on_startup", false),
@@ -97,6 +100,25 @@ const set = (key: string, value: string | boolean | number): readonly string[] =
   "-c",
   `${key}=${JSON.stringify(value)}`,
 ];
+
+/**
+ * Its sandbox for a workspace, and what a commit needs besides: that alone keeps a tree's part of the repository read-only,
+ * so that `git add` fails. A profile, since `sandbox_workspace_write.writable_roots` opens folders only whole, with the files
+ * in them that lead git to other configurations. It is in force whatever `sandbox_mode` the user's own configuration says;
+ * what that says in `[permissions.drover]` is added (all seen with 0.171.0).
+ */
+function committing({ writes, keeps }: CommitAccess): readonly string[] {
+  const entries = [
+    ...writes.map((path) => [path, "write"] as const),
+    ...keeps.map((path) => [path, "read"] as const),
+  ].map(([path, access]) => `${JSON.stringify(path)}=${JSON.stringify(access)}`);
+  return [
+    ...set("default_permissions", "drover"),
+    ...set("permissions.drover.extends", ":workspace"),
+    "-c",
+    `permissions.drover.filesystem={${entries.join(",")}}`,
+  ];
+}
 
 /**
  * A base address that was set for this account or target. It becomes a provider of its own: the retries of the built-in
