@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import type { EndReport } from "../core/ports.ts";
 import type { ProcessTable } from "./processes.ts";
-import { ATTEMPT_MARK, ERRAND_MARK } from "./processes.ts";
+import { ATTEMPT_MARK, ERRAND_MARK, isAlive, type Process } from "./processes.ts";
 import { endTree } from "./tree.ts";
 
 /** A short command on drover's own account: git, a check, a hook, a command that prints a secret. */
@@ -54,7 +54,7 @@ const DRAIN_MS = 200;
  * @param sweep whether what is left after a timely end is looked for; a list of all processes, so not for each call of git
  */
 export async function runErrand(errand: Errand, table: ProcessTable, sweep = true): Promise<ErrandEnd> {
-  const id = randomUUID();
+  const id = `${makerOf(table)}.${randomUUID()}`;
   const { [ATTEMPT_MARK]: _ofAnother, ...environment } = errand.environment; // else an attempt's sweep would end us
   const stdout = keeper(errand);
   const stderr = keeper(errand);
@@ -127,6 +127,41 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
     });
     child.stdin.end(errand.input ?? "");
   });
+}
+
+let maker: string | null = null;
+
+/** What names this process for as long as it lives, and no other one: its pid and its start. */
+function makerOf(table: ProcessTable): string {
+  maker ??= nameOf({ pid: process.pid, started: table.read(process.pid)?.started ?? "" });
+  return maker;
+}
+
+const nameOf = ({ pid, started }: Pick<Process, "pid" | "started">): string =>
+  `${pid}.${started.replaceAll(/[^\w:]+/g, "_")}`;
+
+/**
+ * Ends errands that outlived the process that ran them, as after its kill: nobody waits for them, and they write on.
+ * @param concerns asked of each living process of such an errand; one that is told of ends with its whole errand
+ */
+export async function endAbandoned(
+  table: ProcessTable,
+  graceMs: number,
+  concerns: (process: Process) => boolean,
+): Promise<readonly EndReport[]> {
+  const reports: EndReport[] = [];
+  for (const [mark, processes] of table.snapshot().byMark) {
+    const name = new RegExp(`^${ERRAND_MARK}=((\\d+)\\.[^.]+)\\.`).exec(mark);
+    if (name === null) continue;
+    const made = table.read(Number(name[2]));
+    if (isAlive(made) && nameOf(made) === name[1]) continue;
+    const alive = processes.filter(isAlive);
+    if (!alive.some(concerns)) continue;
+    const leader = alive.find(({ pid, session }) => pid === session) ?? null;
+    const tree = { leader, since: null, recorder: false, own: [], mark, cgroup: null, reaper: false };
+    reports.push(await endTree(tree, graceMs, table));
+  }
+  return reports;
 }
 
 /** Keeps the first or last bytes of an output in bounded memory. */

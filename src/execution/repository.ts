@@ -20,6 +20,8 @@ const QUIET = {
   GIT_PAGER: "cat",
   LC_ALL: "C",
 };
+/** Stands in the words of every git of ours, and in those of few others. */
+export const OUR_GIT = "-c core.hooksPath=/dev/null -c core.fsmonitor=false";
 /** For one call each: the configuration stays as it is. */
 const SETTINGS = [
   "core.hooksPath=/dev/null",

@@ -27,7 +27,7 @@ const LSOF_BYTES = 16 * 1024 * 1024;
  */
 export async function occupantsOf(folder: string, table: ProcessTable): Promise<readonly Occupant[]> {
   const look = async () => {
-    const found = table.backend === "proc" ? procFolders() : await lsofFolders(table);
+    const found = await workingFolders(table);
     return found.filter(
       ({ pid, path }) =>
         (path === folder || path.startsWith(folder + sep)) && isAlive(table.read(pid)) && !isErrand(pid),
@@ -53,9 +53,15 @@ function isErrand(pid: number): boolean {
   }
 }
 
-interface WorkingFolder {
+/** A process, and its working directory by its real path. */
+export interface WorkingFolder {
   readonly pid: number;
   readonly path: string;
+}
+
+/** Where every process works of which that can be seen. Errors: `workspace` when it cannot be told. */
+export async function workingFolders(table: ProcessTable): Promise<readonly WorkingFolder[]> {
+  return table.backend === "proc" ? procFolders() : lsofFolders(table);
 }
 
 function procFolders(): readonly WorkingFolder[] {

@@ -10,6 +10,7 @@ import type { WorktreeRecord } from "../../core/records.ts";
 import { isFull, statOf } from "../attempt-folder.ts";
 import type { ProcessTable } from "../processes.ts";
 import { readRepository } from "../repository.ts";
+import { endAbandonedGit } from "./abandoned.ts";
 import { condemn, recover, removeFolder, setAside } from "./aside.ts";
 import { chooseBase, commitOf, fetchOrigin, type Origin } from "./base.ts";
 import { dropBranch, takeBranch } from "./branch.ts";
@@ -71,10 +72,13 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
   /** Trees that were made lately, or are being made, and when. */
   const young = new Map<string, number>();
 
-  /** What a daemon that was killed left half removed. Before anything else: a tree that waits for its verdict must not look gone. */
+  /**
+   * What a daemon that was killed left: git that works on, and trees half removed. Before anything else: it would write into
+   * what is made anew, and a tree that waits for its verdict must not look gone.
+   */
   let recovery: Promise<void> | null = null;
   const recovered = (): Promise<void> => {
-    recovery ??= recover(root, log);
+    recovery ??= endAbandonedGit(root, table, log).then(() => recover(root, log));
     return recovery;
   };
 
