@@ -18,6 +18,8 @@ export const testAgents: AgentTools = {
     tested: null,
     homeVariable: provider === "custom" ? null : `${provider.toUpperCase()}_HOME`,
     keys: [],
+    promptLimits: provider === "codex" ? { utf8: true, characters: 1_048_576 } : null,
+    commitsInCheckout: provider !== "codex",
     loginArgs: provider === "custom" ? null : ["login"],
     permissions: provider === "custom" ? ["workspace-write", "full"] : ["read-only", "workspace-write", "full"],
     capabilities: { resume: true, presetSession: true, usage: true, cost: true, jsonEvents: provider !== "custom" },
@@ -31,4 +33,5 @@ export const testTrees: WorktreeTools = {
   look: async () => whole,
   remove: async () => ({ removed: true, state: whole }),
   strays: async () => [],
+  lacks: async () => false,
 };

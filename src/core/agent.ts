@@ -106,6 +106,10 @@ export interface AgentFacts {
   /** Arguments of the provider's own login; null where there is none. */
   readonly loginArgs: readonly string[] | null;
   readonly permissions: readonly Permission[];
+  /** What it takes as a prompt, in UTF-16 units; null: whatever there is. */
+  readonly promptLimits: { readonly utf8: boolean; readonly characters: number } | null;
+  /** Whether under `workspace-write` it can commit in a checkout that is no worktree of ours. */
+  readonly commitsInCheckout: boolean;
   readonly capabilities: {
     readonly resume: boolean;
     readonly presetSession: boolean;

@@ -23,7 +23,8 @@ export interface AgentToolsOptions {
 /** Describes a provider from its adapter. */
 export function describeAgent(provider: Provider): AgentFacts {
   const { program, install, tested, homeVariable, keys, loginArgs, capabilities } = adapterOf(provider);
-  const { permissions, resume, presetSession, usage, cost, jsonEvents } = capabilities;
+  const { permissions, promptLimits, commitsInCheckout } = capabilities;
+  const { resume, presetSession, usage, cost, jsonEvents } = capabilities;
   return {
     provider,
     program,
@@ -33,6 +34,8 @@ export function describeAgent(provider: Provider): AgentFacts {
     keys,
     loginArgs,
     permissions,
+    promptLimits,
+    commitsInCheckout,
     capabilities: { resume, presetSession, usage, cost, jsonEvents },
   };
 }

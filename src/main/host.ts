@@ -141,5 +141,6 @@ export function worktreeTools(open: () => Promise<HostWorktrees>): WorktreeTools
     look: async (record) => (await open()).look(record),
     remove: async (record, discard) => (await open()).remove(record, discard),
     strays: async (known) => (await open()).strays(known),
+    lacks: async (cwd, file) => (await open()).lacks(cwd, file),
   };
 }

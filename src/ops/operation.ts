@@ -84,6 +84,8 @@ export interface WorktreeTools {
   ): Promise<{ readonly removed: boolean; readonly state: WorktreeState }>;
   /** Trees below our folder that are none of these. @param known paths of all records of this host */
   strays(known: readonly string[]): Promise<readonly StrayTree[]>;
+  /** Whether no commit of a folder's checkout has a file, so that a tree made for it would not. @param file from the folder on */
+  lacks(cwd: string, file: string): Promise<boolean>;
 }
 
 /** What is known of the daemon where an operation runs. */

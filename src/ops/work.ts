@@ -253,6 +253,11 @@ export async function makeTarget(
     throw noProgram(context, target.argv[0], target.cwd);
   const writes = target.kind === "agent" && target.permission !== "read-only";
   const { mode, warnings } = settleWorktree(target.worktree ?? "off", target.cwd, writes);
+  if (target.kind === "agent") {
+    const { checkAtDoor } = await import("./agent-door.ts");
+    const promptFlag = input.promptFile === undefined ? "--prompt" : "--prompt-file";
+    await checkAtDoor(context, { ...target, worktree: mode }, prompt, promptFlag);
+  }
   return { target: target.worktree === undefined ? target : { ...target, worktree: mode }, warnings, prompt };
 }
 

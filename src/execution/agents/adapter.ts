@@ -47,6 +47,10 @@ export interface Capabilities {
   /** Permissions that it keeps by switches of its own. */
   readonly permissions: readonly Permission[];
   readonly promptBy: "stdin" | "argument";
+  /** What it takes as a prompt, in UTF-16 units; null: whatever there is. */
+  readonly promptLimits: { readonly utf8: boolean; readonly characters: number } | null;
+  /** Under `workspace-write` it can commit in a checkout that is no tree of ours. */
+  readonly commitsInCheckout: boolean;
   readonly usage: boolean;
   readonly cost: boolean;
   readonly jsonEvents: boolean;

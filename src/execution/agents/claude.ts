@@ -90,6 +90,9 @@ export const claude: Adapter = {
     presetSession: true,
     permissions: ["read-only", "workspace-write", "full"],
     promptBy: "stdin",
+    // What is no UTF-8 in it is replaced.
+    promptLimits: { utf8: false, characters: 10 * 1_048_576 },
+    commitsInCheckout: true,
     usage: true,
     cost: true,
     jsonEvents: true,

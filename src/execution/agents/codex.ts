@@ -51,6 +51,8 @@ export const codex: Adapter = {
     presetSession: false,
     permissions: ["read-only", "workspace-write", "full"],
     promptBy: "stdin",
+    promptLimits: { utf8: true, characters: 1_048_576 },
+    commitsInCheckout: false,
     usage: true,
     cost: false,
     jsonEvents: true,

@@ -27,6 +27,8 @@ export const custom: Adapter = {
     // Nothing holds it to one.
     permissions: ["workspace-write", "full"],
     promptBy: "stdin",
+    promptLimits: null,
+    commitsInCheckout: true,
     usage: false,
     cost: false,
     jsonEvents: false,

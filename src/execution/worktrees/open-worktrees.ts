@@ -1,7 +1,7 @@
 /** Worktrees by the real git: made so that a death at any moment leaves nothing in the way, removed only when they hold nothing. */
 import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, renameSync, rmdirSync } from "node:fs";
 import { statfs } from "node:fs/promises";
-import { basename, dirname, join, relative, resolve, sep } from "node:path";
+import { basename, dirname, join, normalize, relative, resolve, sep } from "node:path";
 import { AppError } from "../../core/errors.ts";
 import type { Escape } from "../../core/escape.ts";
 import type { Limits } from "../../core/limits.ts";
@@ -53,6 +53,8 @@ export interface StrayWorktree {
 export interface HostWorktrees extends Worktrees {
   /** Trees below the root that are none of these, decided by what is on the disk. @param known paths of records */
   strays(known: readonly string[]): Promise<readonly StrayWorktree[]>;
+  /** Whether HEAD of a folder's checkout has no such file, and a tree would be made for it. @param file from the folder on */
+  lacks(cwd: string, file: string): Promise<boolean>;
 }
 
 /** A tree that was made this short a time ago may have a record that whoever looks for strays has not seen. */
@@ -208,7 +210,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
   const clear = async (path: string, common: string, runId: string): Promise<void> => {
     leftoverAt(path, common, runId);
     const occupants = existsSync(path) ? await occupantsOf(path, table) : [];
-    if (occupants.length > 0) throw workspaceError(`${path} cannot be cleared: ${namesOf(occupants)}`, { path });
+    if (occupants.length > 0) throw workspaceError(`${path} cannot be cleared: ${programsOf(occupants)}`, { path });
     const aside = existsSync(path) ? condemn(root, path) : null;
     await inTurn(common, async () => {
       for (const gitFolder of registrationsOf(common, path)) {
@@ -276,7 +278,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       // Half a checkout looks like work; nobody has worked in it.
       if (!existsSync(record.path)) return NOTHING;
       const occupants = await occupantsOf(realpathSync(record.path), table);
-      return { ...NOTHING, there: "whole", holds: occupants.length === 0 ? [] : [namesOf(occupants)] };
+      return { ...NOTHING, there: "whole", holds: occupants.length === 0 ? [] : [programsOf(occupants)] };
     });
   };
 
@@ -444,6 +446,13 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     };
   };
 
+  const lacks = async (cwd: string, file: string): Promise<boolean> => {
+    const place = await locate(cwd, at);
+    if (place === null || (place.prefix !== "" && (await isUnknown(at(cwd))))) return false;
+    const { exit } = await at(cwd).run(["cat-file", "-e", `HEAD:./${normalize(file)}`]);
+    return exit !== null && exit !== 0;
+  };
+
   const removeParent = (path: string): void => {
     try {
       if (resolve(dirname(path)) !== resolve(root)) rmdirSync(dirname(path));
@@ -461,6 +470,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     escaped: (record) => inWords("the main checkout cannot be looked at", record.path, () => escaped(record)),
     remove: (record, discard) => inWords("the worktree cannot be removed", record.path, () => remove(record, discard)),
     strays,
+    lacks: (cwd, file) => inWords("the repository cannot be looked at", cwd, () => lacks(cwd, file)),
   };
 }
 
