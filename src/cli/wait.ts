@@ -6,6 +6,7 @@ import type { RunTree } from "../core/records.ts";
 import { isLiveAttempt, type RunStatus } from "../core/run.ts";
 import { attemptOf, type RunTreeDocument, toRunTreeDocument } from "../ops/documents.ts";
 import { inWords } from "../ops/fault-words.ts";
+import { remedyOf } from "../ops/login-remedy.ts";
 import type { StoreContext } from "../ops/operation.ts";
 import { withReading } from "../ops/perform.ts";
 import { surroundingsOf } from "../ops/run-answer.ts";
@@ -180,7 +181,8 @@ async function neededFromPerson({ store }: StoreContext, { run }: RunTree): Prom
 }
 
 /** What a run waits for; null when it is at work or about to be. */
-async function heldBy({ store, clock }: StoreContext, { run, steps, attempts }: RunTree): Promise<Held | null> {
+async function heldBy(context: StoreContext, { run, steps, attempts }: RunTree): Promise<Held | null> {
+  const { store, clock } = context;
   const { wakeAt } = run;
   const last = attempts.toSorted((a, b) => b.number - a.number)[0];
   const message = last?.message == null ? null : inWords(last.message);
@@ -190,7 +192,10 @@ async function heldBy({ store, clock }: StoreContext, { run, steps, attempts }: 
     if (run.reason === "person")
       return { exit: RUN_EXIT.person, why: "a person has to answer", wakeAt, key, message: null };
     if (run.reason === "account") {
-      const why = `${run.accountWish ?? "its account"} needs a person: drover account login, then release`;
+      const id = run.accountWish ?? "its account";
+      const view = run.accountWish === null ? null : await store.accounts.get({ accountId: run.accountWish });
+      const { words } = await remedyOf(context, run, view);
+      const why = `${id} needs a person: ${words}, then \`drover account release ${id}\``;
       return { exit: RUN_EXIT.person, why: `${why}${cause}`, wakeAt, key, message };
     }
     if (run.reason === "limit" || run.reason === "capacity" || run.reason === "disk") {
@@ -211,9 +216,11 @@ async function heldBy({ store, clock }: StoreContext, { run, steps, attempts }: 
   if (ready === undefined) return null;
   const refusal = (await store.admission.explain({ stepId: ready.id }))?.refusal ?? null;
   if (refusal === null) return null;
+  const refused = inWords(describeRefusal(refusal));
   return {
     exit: await exitOfRefusal(store, refusal),
-    why: `${describeRefusal(refusal)}${cause}`,
+    // The hold of a limit has the words of the end that put it on.
+    why: `${refused}${message !== null && refused.includes(message) ? "" : cause}`,
     wakeAt: refusal.code === "held" ? refusal.untilAt : null,
     key: `${refusal.code} ${attempts.length}`,
     message,

@@ -103,6 +103,8 @@ export interface AgentFacts {
   readonly homeVariable: string | null;
   /** The provider's credentials and base addresses: none of them reaches another account. */
   readonly keys: readonly string[];
+  /** Those of them whose values are secrets. */
+  readonly secretKeys: readonly string[];
   /** Arguments of the provider's own login; null where there is none. */
   readonly loginArgs: readonly string[] | null;
   readonly permissions: readonly Permission[];

@@ -5,7 +5,8 @@ import type { AccountRecord } from "../core/records.ts";
 import type { Provider } from "../core/target.ts";
 import { isTested, versionOf } from "./agents/adapter.ts";
 import { adapterOf } from "./agents/index.ts";
-import { surroundingsOf } from "./agents/surroundings.ts";
+import { homeFault, surroundingsOf } from "./agents/surroundings.ts";
+import { statOf } from "./attempt-folder.ts";
 import { composeEnvironment } from "./environment.ts";
 import { type ErrandEnd, ownOutput, runErrand } from "./errand.ts";
 import { openProcessTable, type ProcessTable } from "./processes.ts";
@@ -22,7 +23,7 @@ export interface AgentToolsOptions {
 
 /** Describes a provider from its adapter. */
 export function describeAgent(provider: Provider): AgentFacts {
-  const { program, install, tested, homeVariable, keys, loginArgs, capabilities } = adapterOf(provider);
+  const { program, install, tested, homeVariable, keys, secretKeys, loginArgs, capabilities } = adapterOf(provider);
   const { permissions, promptLimits, commitsInCheckout } = capabilities;
   const { resume, presetSession, usage, cost, jsonEvents } = capabilities;
   return {
@@ -32,6 +33,7 @@ export function describeAgent(provider: Provider): AgentFacts {
     tested,
     homeVariable,
     keys,
+    secretKeys,
     loginArgs,
     permissions,
     promptLimits,
@@ -72,6 +74,12 @@ export function openAgentTools({ environment, find, probeMs }: AgentToolsOptions
       if (program === null || probeLogin === null) return { loggedIn: null, detail: "it cannot say" };
       const file = await find(program);
       if (file === null) return { loggedIn: null, detail: `${program} is not found` };
+      // The question alone lets some providers write there, as at a start, and make a folder that others can look into.
+      if (account !== null && account.home !== null) {
+        if (statOf(account.home) === null) return { loggedIn: false, detail: "not logged in" };
+        const fault = homeFault(account.home);
+        if (fault !== null) return { loggedIn: null, detail: `not asked: ${fault.message}` };
+      }
       let own: Readonly<Record<string, string>>;
       try {
         own = await environmentOf(provider, account, environment, table);

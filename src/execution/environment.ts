@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { AppError } from "../core/errors.ts";
-import { shellNames } from "../core/variable-names.ts";
+import { holdsSecret, shellNames } from "../core/variable-names.ts";
 import type { Target } from "../core/target.ts";
 
 /** The largest argument or `NAME=value` that Linux passes on (MAX_ARG_STRLEN is 128 KiB with the final NUL). */
@@ -158,19 +158,15 @@ export function requireLaunchable(argv: readonly string[], environment: Readonly
   );
 }
 
-/** A name that says that its value is a secret, although it was given as an ordinary variable. */
-const SECRET_NAME = /(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)/i;
-
 /**
  * All values that must never be served: the secrets, the run token, and values of variables that were passed on or set
- * under a name that says so (from 8 bytes on, so that a `TOKEN=yes` does not eat every yes).
+ * under a name that says so.
  */
 export function valuesToScrub(sources: EnvironmentSources): readonly string[] {
   const { daemon, target, secrets, variables, secretNames = [] } = sources;
   const passed = target.envPass.map((name) => [name, daemon[name] ?? ""] as const);
   const named = [...passed, ...Object.entries(target.env), ...Object.entries(variables)]
-    .filter(([name]) => SECRET_NAME.test(name) || secretNames.includes(name))
-    .filter(([, value]) => Buffer.byteLength(value) >= 8)
+    .filter(([name, value]) => holdsSecret(name, value, secretNames))
     .map(([, value]) => value);
   return [...new Set([...Object.values(secrets), ...named])];
 }

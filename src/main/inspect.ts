@@ -1,5 +1,5 @@
 /** What `doctor` is given to look at this host with. */
-import { existsSync, statSync } from "node:fs";
+import { chmodSync, existsSync, statSync } from "node:fs";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { Finding } from "../ops/operation.ts";
 
@@ -32,6 +32,7 @@ export async function inspect(world: CommandWorld, fix: boolean): Promise<readon
       findTool,
       tools: TOOLS,
       modeOf: (path) => statSync(path, { throwIfNoEntry: false })?.mode ?? null,
+      closeToOthers: (path) => chmodSync(path, 0o700),
       cgroups: () => openCgroups(places.runs) !== null,
       marked: () => orphans(),
       end: (pid) => process.kill(pid, "SIGKILL"),

@@ -3,11 +3,13 @@ import { AppError } from "../core/errors.ts";
 import type { Places } from "./places.ts";
 import { makeHome } from "./account-home.ts";
 import { answerAccount } from "./account-answer.ts";
-import { PROVIDERS } from "./agent-target.ts";
+import { PROVIDERS, refuseKeys } from "./agent-target.ts";
 import { accountShape } from "./documents.ts";
 import { badInput, choice, folder, integer, pairs, required, text } from "./fields.ts";
 import { defineOperation } from "./operation.ts";
 import { checkWith } from "./work.ts";
+
+const ANOTHER_NAME = "Choose another name, as in work.";
 
 export const operation = defineOperation({
   name: "account.add",
@@ -35,15 +37,11 @@ export const operation = defineOperation({
   async run(context, input) {
     const { accountName, environmentName, secretSource } = await import("../core/target.ts");
     const { provider } = input;
-    const name = checkWith(accountName, input.name, () => "name", "bad_name");
+    const name = checkWith(accountName, input.name, () => "name", "bad_name", ANOTHER_NAME);
     if (name === "default")
-      throw badInput(
-        "name",
-        "default is your own login, which is there without being added",
-        "Choose another name, as in work.",
-        "bad_name",
-      );
+      throw badInput("name", "default is your own login, which is there without being added", ANOTHER_NAME, "bad_name");
     for (const key of Object.keys(input.env ?? {})) checkWith(environmentName, key, () => `--env ${key}`);
+    await refuseKeys(context, input.env);
     for (const [key, source] of Object.entries(input.secret ?? {})) {
       checkWith(environmentName, key, () => `--secret ${key}`);
       checkWith(secretSource, source, () => `--secret ${key}`);

@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { AppError } from "../core/errors.ts";
 import { describeSize } from "../core/size.ts";
 import type { AgentTarget, Permission, PromptRef, Provider, WorktreeMode } from "../core/target.ts";
+import { holdsSecret } from "../core/variable-names.ts";
 import { findAccountOf } from "./account-find.ts";
 import type { Warning } from "./documents.ts";
 import { badInput, type Bytes, bytes, choice, fileBytes, flag, type InputOf, text } from "./fields.ts";
@@ -87,6 +88,12 @@ export function agentCandidate(
       "an agent that may do everything needs a reason",
       'Write it as in --permission full --reason "runs in a container of its own".',
       "reason_missing",
+    );
+  if (input.allowRoot && !isFull)
+    throw badInput(
+      "--allow-root",
+      `--allow-root is for an agent that may do everything; this one may only ${permission}`,
+      "Leave it out, or give --permission full.",
     );
   const allowRoot = isFull && (input.allowRoot || before?.allowRoot === true);
   if (isFull && context.isRoot && !allowRoot)
@@ -191,7 +198,7 @@ function promptOf(context: StoreContext, input: AgentInput, before: AgentTarget 
   if (content.length > promptBytes)
     throw badInput(
       path,
-      `the prompt has ${describeSize(content.length)}, more than ${describeSize(promptBytes)}`,
+      `the prompt has ${content.length} bytes, more than ${promptBytes} (${describeSize(promptBytes)})`,
       "Put what is long into a file and name it in the prompt, or raise limits.promptBytes.",
       "prompt_too_large",
     );
@@ -211,9 +218,40 @@ function headOf(prompt: string): string {
   return characters.length <= HEAD_CHARACTERS ? line : `${characters.slice(0, HEAD_CHARACTERS - 1).join("")}…`;
 }
 
-/** Refuses an agent that this host cannot start now. Errors: AppError invalid `agent_refused`, not_found `agent_not_found`, `no_such_account`. */
+/**
+ * Refuses an agent's key among the variables that are stored and shown. An empty value is none.
+ * Errors: AppError invalid `secret_in_env`.
+ */
+export async function refuseKeys(
+  { agents }: Pick<StoreContext, "agents">,
+  env: Readonly<Record<string, string>> | undefined,
+): Promise<void> {
+  const names = Object.entries(env ?? {}).flatMap(([name, value]) => (value === "" ? [] : [name]));
+  if (names.length === 0) return;
+  const facts = await Promise.all(PROVIDERS.map((provider) => agents.about(provider)));
+  const key = names.find((name) => facts.some(({ secretKeys }) => secretKeys.includes(name)));
+  if (key === undefined) return;
+  throw badInput(
+    `--env ${key}`,
+    `${key} is a secret, and --env is stored and shown`,
+    `Say where it comes from, as in --secret ${key}=file:~/.config/${key.toLowerCase()} or ${key}=env:${key}; it is looked up at each start.`,
+    "secret_in_env",
+  );
+}
+
+/** Values that are stored and shown although their names say that they are secrets. */
+export const namedSecrets = (env: Readonly<Record<string, string>> | undefined): readonly Warning[] =>
+  Object.entries(env ?? {})
+    .filter(([name, value]) => holdsSecret(name, value))
+    .map(([name]) => ({
+      code: "secret_in_env",
+      message: `the value of ${name} is stored, since it is given by --env`,
+      hint: `if it is a secret, say where it comes from: --secret ${name}=file:PATH, env:NAME or cmd:STRING`,
+    }));
+
+/** Refuses an agent that this host cannot start now. Errors: AppError invalid `agent_refused`, `agent_untested`, not_found `agent_not_found`, `no_such_account`. */
 export async function requireAgent(context: StoreContext, target: AgentTarget): Promise<void> {
-  const { program, install, permissions } = await context.agents.about(target.provider);
+  const { program, install, permissions, tested } = await context.agents.about(target.provider);
   if (!permissions.includes(target.permission))
     throw badInput(
       "--permission",
@@ -222,7 +260,8 @@ export async function requireAgent(context: StoreContext, target: AgentTarget): 
       "agent_refused",
     );
   const name = target.command?.[0] ?? program ?? target.provider;
-  if ((await context.findProgram(name, target.cwd, target.env["PATH"])) === null)
+  const file = await context.findProgram(name, target.cwd, target.env["PATH"]);
+  if (file === null)
     throw new AppError("not_found", "agent_not_found", `the agent's program ${JSON.stringify(name)} is not found`, {
       path: target.command === null ? "--agent" : "--agent-command",
       hint:
@@ -231,6 +270,16 @@ export async function requireAgent(context: StoreContext, target: AgentTarget): 
           : "Check its spelling, give its full path, and make it executable with chmod +x.",
     });
   await findAccountOf(context.store, target.provider, target.account, "--account");
+  if (target.untested || tested === null) return;
+  // What says no version, or is another file than on our PATH, is left to the start, which asks again anyhow.
+  const found = await context.agents.find(target.provider);
+  if (found.file === file && found.tested === false)
+    throw new AppError(
+      "invalid",
+      "agent_untested",
+      `${target.provider} ${found.version} was not tried: tested from ${tested.min} to below ${tested.below}`,
+      { path: "--agent", hint: "Install a version that was tried, or give --untested." },
+    );
 }
 
 const isFile = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isFile() === true;

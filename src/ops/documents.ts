@@ -15,6 +15,8 @@ import type {
   WorktreeRecord,
 } from "../core/records.ts";
 import { attemptStatuses, endedBy, failureClasses, isLiveAttempt, runStatuses, stepStatuses } from "../core/run.ts";
+import type { Target } from "../core/target.ts";
+import { holdsSecret } from "../core/variable-names.ts";
 import { inWords } from "./fault-words.ts";
 import type { Json } from "./fields.ts";
 import { anything, boolean, instant, integer, listOf, nullable, object, oneOf, type Shape, string } from "./shape.ts";
@@ -30,6 +32,13 @@ export interface Warning {
   readonly hint: string;
 }
 export const warningShape: Shape = object({ code: string, message: string, hint: string });
+
+/** Variables without the values that are secrets by their names. */
+const shownEnv = (env: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.entries(env).map(([name, value]) => [name, holdsSecret(name, value) ? "[secret]" : value]));
+
+/** What runs, as people and programs are shown it. */
+const toTargetDocument = (target: Target): Json => ({ ...target, env: shownEnv(target.env) }) as unknown as Json;
 
 // --- Runs ------------------------------------------------------------------------------------------------------------
 
@@ -190,7 +199,7 @@ export function toRunDocument(run: RunRecord): RunDocument {
     kind: run.kind,
     status: run.status,
     reason: run.reason,
-    target: run.target as unknown as Json,
+    target: toTargetDocument(run.target),
     loop: run.loopName,
     loopId: run.loopId,
     slotAt: isoOrNull(run.slotAt),
@@ -430,7 +439,7 @@ export function toLoopDocument(loop: LoopRecord): LoopDocument {
     status: loop.status,
     archived: loop.archivedAt !== null,
     schedule: toScheduleDocument(loop.schedule),
-    target: loop.target as unknown as Json,
+    target: toTargetDocument(loop.target),
     policy: { ...policy, expiresAt: isoOrNull(expiresAt) } as unknown as Json,
     managedBy: loop.managedBy,
     hostPin: loop.hostPin,
@@ -536,7 +545,7 @@ export const toAccountDocument = ({ account, holds, providerHolds, active, cap }
   holds: holds.map(toHoldDocument),
   providerHolds: providerHolds.map(toHoldDocument),
   limitEnds: account.limitEnds,
-  env: account.env,
+  env: shownEnv(account.env),
   secrets: account.secrets,
   lastUsedAt: isoOrNull(account.lastUsedAt),
   createdAt: account.createdAt === 0 ? null : iso(account.createdAt),

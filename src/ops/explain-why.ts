@@ -10,6 +10,8 @@ import { inWords } from "./fault-words.ts";
 import { candidates, findLoop, findRun, tooShort } from "./find.ts";
 import { shortOfDisk } from "./free-disk.ts";
 import { iso, toAccountDocument } from "./documents.ts";
+import { WITHOUT_REASON } from "./hold-until.ts";
+import { remedyOf } from "./login-remedy.ts";
 import { defineOperation, type StoreContext } from "./operation.ts";
 import { MAX_PAGE } from "./page.ts";
 import { anything, nullable, object, oneOf, string } from "./shape.ts";
@@ -104,14 +106,19 @@ function originOf({ run }: RunTree): string {
   }
 }
 
+/** Behind "It waits". */
 const WAITS: { readonly [reason: string]: string } = {
-  retry: "it waits to try again",
-  limit: "it waits for a limit",
-  capacity: "its provider is short of capacity",
-  account: "its account is refused or not logged in",
-  person: "a person has to answer",
-  disk: "the host is short of free disk space",
-  host: "it waits for its host",
+  retry: "to try again",
+  capacity: "because its provider is short of capacity",
+  person: "because a person has to answer",
+  disk: "because the host is short of free disk space",
+  host: "for its host",
+};
+
+/** Who put a hold on, by its source; a limit otherwise. */
+const HOLDERS: { readonly [source: string]: string } = {
+  person: WITHOUT_REASON,
+  auth: "its provider refused it",
 };
 
 /** When a hold ends, for a sentence. */
@@ -129,9 +136,10 @@ function accountHeld(view: AccountView | null, now: Instant): string | null {
     (a, b) => (b.untilAt ?? Infinity) - (a.untilAt ?? Infinity),
   )[0];
   if (view == null || hold === undefined) return null;
-  const who = hold.source === "person" ? "a person holds it" : `it met a limit (${hold.source})`;
+  const who = HOLDERS[hold.source] ?? `it met a limit (${hold.source})`;
+  const reason = hold.reason === who ? "" : `: ${inWords(hold.reason)}`;
   const what = hold.subjectKind === "provider" ? `the provider ${hold.subjectId}` : view.account.id;
-  return `${what} is held ${holdEnd(hold.untilAt, now)}: ${who}: ${inWords(hold.reason)}`;
+  return `${what} is held ${holdEnd(hold.untilAt, now)}: ${who}${reason}`;
 }
 
 /** What to do about a refusal of admission; null where time or others' ends do it. */
@@ -207,24 +215,32 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
     }
     case "waiting": {
       const until = run.wakeAt === null ? "" : `; it goes on ${inTime(run.wakeAt, now)}`;
-      const cause = last?.message == null ? "" : ` (last end: ${last.class ?? last.status}: ${inWords(last.message)})`;
+      /** @param told what the sentence says already: the hold of a limit has the words of the end that put it on */
+      const causeBeside = (told: string | null): string => {
+        if (last?.message == null) return "";
+        const said = inWords(last.message);
+        return ` (last end: ${last.class ?? last.status}${told?.includes(said) === true ? "" : `: ${said}`})`;
+      };
       if (run.reason === "limit" || run.reason === "account") {
         const view = await accountView(context, tree);
         const id = run.accountWish ?? "its account";
         const more = { account: view === null ? null : (toAccountDocument(view) as unknown as Json) };
         const held = accountHeld(view, now);
-        if (run.reason === "account")
+        const cause = causeBeside(held);
+        if (run.reason === "account") {
+          const { words } = await remedyOf(context, tree.run, view);
           return answer(
-            `It waits because ${held ?? `${id} is refused or not logged in`}${cause}; \`drover account login ${id}\` logs it in, then \`drover account release ${id}\` wakes it.`,
+            `It waits because ${held ?? `${id} is refused or not logged in`}${cause}; ${words}, then \`drover account release ${id}\` wakes it.`,
             more,
           );
+        }
         return answer(
           `It waits because ${held ?? `${id} is at a limit`}${until}${cause}; \`drover account release ${id}\` tries at once.`,
           more,
         );
       }
       return answer(
-        `It waits because ${WAITS[run.reason ?? ""] ?? `of ${run.reason ?? "an unknown reason"}`}${until}${cause}.`,
+        `It waits ${WAITS[run.reason ?? ""] ?? `because of ${run.reason ?? "an unknown reason"}`}${until}${causeBeside(null)}.`,
       );
     }
     case "running":

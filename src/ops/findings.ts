@@ -6,7 +6,9 @@ import { describeSize } from "../core/size.ts";
 import type { AccountView } from "../core/ports.ts";
 import type { Provider } from "../core/target.ts";
 import { allAccounts, untouchedDefault } from "./account-find.ts";
+import { homeFault } from "./account-home.ts";
 import { PROVIDERS } from "./agent-target.ts";
+import { loginRemedy } from "./login-remedy.ts";
 import type { Finding } from "./operation.ts";
 import { withReading } from "./perform.ts";
 import { readConfigFile, readSettings, storeFileOf, withoutPassword } from "./settings.ts";
@@ -27,6 +29,8 @@ export interface Probes {
   readonly tools: readonly { readonly name: string; readonly without: string }[];
   /** Mode bits of a file; null when it is not there. */
   modeOf(path: string): number | null;
+  /** Takes everybody else's rights away from a folder. */
+  closeToOthers(path: string): void;
   /** Whether attempts can have a cgroup each. */
   cgroups(): boolean;
   /** Live processes that carry an attempt's mark. */
@@ -83,7 +87,15 @@ export async function findings(world: World, probes: Probes, fix: boolean): Prom
     );
     for (const { message, hint } of faults) say("folders", "problem", message, hint);
     if (open.length === 0 && faults.length === 0) say("folders", "ok", "for this user alone, and can be written");
-    for (const path of open) say("folders", "warning", `others can look into ${path}`, `chmod 700 ${path}`);
+    for (const path of open) {
+      if (fix) probes.closeToOthers(path);
+      say(
+        "folders",
+        fix ? "ok" : "warning",
+        `others ${fix ? "could" : "can"} look into ${path}${fix ? ": mended" : ""}`,
+        fix ? null : `chmod 700 ${path}; drover doctor --fix does it`,
+      );
+    }
   });
 
   await part("store", async () => {
@@ -221,7 +233,7 @@ export async function findings(world: World, probes: Probes, fix: boolean): Prom
   for (const provider of PROVIDERS) await part("agents", () => lookAtAgent(world, provider, views, say));
 
   await part("accounts", () => {
-    for (const view of views) lookAtAccount(view, probes, say);
+    for (const view of views) lookAtAccount(view, fix, say);
     if (!found.some((finding) => finding.check === "accounts"))
       say("accounts", "ok", views.length === 0 ? "not looked at" : "none is held, and their folders are theirs alone");
   });
@@ -251,7 +263,8 @@ type Say = (check: string, level: Finding["level"], message: string, hint?: stri
 
 /** One provider: found, of a version that was tried, and logged in under each account that is there. */
 async function lookAtAgent(world: World, provider: Provider, views: readonly AccountView[], say: Say): Promise<void> {
-  const { program, tested, install } = await world.agents.about(provider);
+  const about = await world.agents.about(provider);
+  const { program, tested, install } = about;
   if (program === null) return;
   const ofIt = views.map(({ account }) => account).filter((account) => account.provider === provider);
   const added = ofIt.filter((account) => account.name !== "default");
@@ -279,6 +292,7 @@ async function lookAtAgent(world: World, provider: Provider, views: readonly Acc
   for (const account of logins) {
     const { loggedIn, detail } = await world.agents.probeLogin(provider, account.createdAt === 0 ? null : account);
     const what = `${account.id}: ${detail}`;
+    const remedy = loginRemedy(account, about);
     if (loggedIn !== false) say("agents", "ok", what);
     // Your own login may well be unused where accounts are added; that is no fault.
     else
@@ -286,29 +300,21 @@ async function lookAtAgent(world: World, provider: Provider, views: readonly Acc
         "agents",
         account.name === "default" ? "ok" : "warning",
         account.name === "default" ? `${account.id}: not logged in` : what,
-        `drover account login ${account.id}`,
+        remedy.command ?? remedy.words,
       );
   }
 }
 
-/** An account's folder, and whether a person has to do something. */
-function lookAtAccount({ account, holds }: AccountView, probes: Probes, say: Say): void {
-  if (account.home !== null) {
-    const mode = probes.modeOf(account.home);
-    if (mode === null)
-      say(
-        "accounts",
-        "problem",
-        `the folder ${account.home} of ${account.id} is not there`,
-        `mkdir -m 700 ${account.home}`,
-      );
-    else if ((mode & 0o077) !== 0)
-      say(
-        "accounts",
-        "problem",
-        `others can look into ${account.home}, where ${account.id} is logged in`,
-        `chmod 700 ${account.home}`,
-      );
+/** An account's folder, and whether a person has to do something. Errors: AppError invalid of what cannot be mended. */
+function lookAtAccount({ account, holds }: AccountView, fix: boolean, say: Say): void {
+  const fault = account.home === null ? null : homeFault(account.home);
+  if (fault !== null) {
+    const what = `the folder ${account.home} of ${account.id}: ${fault.why}`;
+    if (fix && fault.mend !== null) {
+      fault.mend();
+      say("accounts", "ok", `${what}: mended`);
+    } else
+      say("accounts", "problem", what, fault.mend === null ? fault.hint : `${fault.hint}; drover doctor --fix does it`);
   }
   for (const hold of holds)
     if (hold.untilAt === null)

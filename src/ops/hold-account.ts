@@ -1,7 +1,7 @@
 import { accountField, accountOf, answerAccount } from "./account-answer.ts";
 import { accountShape } from "./documents.ts";
 import { text } from "./fields.ts";
-import { holdEnd, holdFields } from "./hold-until.ts";
+import { holdEnd, holdFields, WITHOUT_REASON } from "./hold-until.ts";
 import { defineOperation } from "./operation.ts";
 
 export const operation = defineOperation({
@@ -25,7 +25,7 @@ export const operation = defineOperation({
     await context.store.accounts.hold({
       accountId: account.id,
       untilAt: await holdEnd(context, input),
-      reason: input.reason ?? "a person holds it",
+      reason: input.reason ?? WITHOUT_REASON,
     });
     return answerAccount(context, account.id);
   },

@@ -1,7 +1,7 @@
 import { PROVIDERS } from "./agent-target.ts";
 import { holdsShape, toHoldDocument } from "./documents.ts";
 import { choice, required, text } from "./fields.ts";
-import { holdEnd, holdFields } from "./hold-until.ts";
+import { holdEnd, holdFields, WITHOUT_REASON } from "./hold-until.ts";
 import { defineOperation } from "./operation.ts";
 import { object, string } from "./shape.ts";
 
@@ -25,7 +25,7 @@ export const operation = defineOperation({
     const holds = await context.store.accounts.holdProvider({
       provider,
       untilAt: await holdEnd(context, input),
-      reason: input.reason ?? "a person holds it",
+      reason: input.reason ?? WITHOUT_REASON,
     });
     return { provider, holds: holds.map(toHoldDocument) };
   },

@@ -2,6 +2,9 @@
 import { badInput, duration, text } from "./fields.ts";
 import type { StoreContext } from "./operation.ts";
 
+/** The reason of a person's hold that gives none. */
+export const WITHOUT_REASON = "a person holds it";
+
 export const holdFields = {
   until: text("when the hold ends: a time, or +2h", { placeholder: "T", fallback: "when it is released" }),
   forMs: duration("how long it holds", { min: 1 }),

@@ -6,6 +6,9 @@ import { AppError } from "../core/errors.ts";
 import { defineOperation } from "./operation.ts";
 import { boolean, integer, listOf, nullable, object, string } from "./shape.ts";
 
+/** As a run ends that a person has to do something for. */
+const WAITS_FOR_PERSON = 7;
+
 /** A word as a shell takes it. */
 const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
@@ -28,9 +31,10 @@ export const operation = defineOperation({
   }),
   cli: {
     positionals: ["account"],
-    exit: (answer: { readonly exitCode: number | null }) => (answer.exitCode === null || answer.exitCode === 0 ? 0 : 1),
+    exit: ({ ran, exitCode }: { readonly ran: boolean; readonly exitCode: number | null }) =>
+      ran ? (exitCode === 0 ? 0 : 1) : WAITS_FOR_PERSON,
     examples: ["account login claude:work"],
-    notes: ["Without a terminal it prints the command that you would type."],
+    notes: ["Without a terminal nothing is started: it prints the command that you would type, and ends with 7."],
   },
   async run(context, input) {
     const view =

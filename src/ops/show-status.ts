@@ -3,6 +3,7 @@ import { inWords } from "./fault-words.ts";
 import { shortOfDisk } from "./free-disk.ts";
 import { leftToRun } from "../core/run.ts";
 import { notFiring } from "./loop-answer.ts";
+import { loginRemedy } from "./login-remedy.ts";
 import { type DaemonView, defineOperation } from "./operation.ts";
 import { storeFileOf, withoutPassword } from "./settings.ts";
 import { instant, integer, listOf, nullable, object, oneOf, string } from "./shape.ts";
@@ -75,7 +76,9 @@ export const operation = defineOperation({
     for (const { account, holds } of seen?.accounts ?? []) {
       const hold = holds.find((one) => one.untilAt === null);
       if (hold === undefined) continue;
-      const login = account.status === "auth" ? `drover account login ${account.id} && ` : "";
+      const remedy =
+        account.status === "auth" ? loginRemedy(account, await context.agents.about(account.provider)) : null;
+      const login = remedy === null ? "" : remedy.command === null ? `${remedy.words}, then ` : `${remedy.command} && `;
       warnings.push({
         code: "account_held",
         message: `${account.id} is held until it is released: ${inWords(hold.reason)}`,

@@ -11,7 +11,9 @@ import {
   agentCandidate,
   agentFields,
   agentFlagIn,
+  namedSecrets,
   type PromptBytes,
+  refuseKeys,
   requireAgent,
   settleWorktree,
   WORKTREE_MODES,
@@ -146,12 +148,13 @@ interface Checker<T> {
   ): { success: true; data: T } | { success: false; error: { readonly issues: readonly Issue[] } };
 }
 
-/** Checks with a schema of core; its first issue becomes an AppError invalid that names the input. */
+/** Checks with a schema of core; its first issue becomes an AppError invalid that names the input. @param hint the usual one of its path */
 export function checkWith<T>(
   schema: Checker<T>,
   value: unknown,
   pathOf: (path: readonly PropertyKey[]) => string,
   code = "bad_input",
+  hint?: string,
 ): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
@@ -159,7 +162,7 @@ export function checkWith<T>(
   const path = pathOf(issue?.path ?? []);
   const inner = issue?.issues?.[0];
   const message = (inner !== undefined && "message" in inner ? inner.message : issue?.message) ?? "not valid";
-  throw badInput(path, `${path}: ${message}`, hintFor(path), code);
+  throw badInput(path, `${path}: ${message}`, hint ?? hintFor(path), code);
 }
 
 /** What to do about an input that a schema refuses, by its name on the command line. */
@@ -248,6 +251,7 @@ export async function makeTarget(
     );
   }
   requireCwd(context, target.cwd);
+  if (target.kind === "agent") await refuseKeys(context, input.env);
   if (target.kind === "agent") await requireAgent(context, target);
   else if (!target.shell && (await context.findProgram(target.argv[0], target.cwd, target.env["PATH"])) === null)
     throw noProgram(context, target.argv[0], target.cwd);
@@ -258,7 +262,11 @@ export async function makeTarget(
     const promptFlag = input.promptFile === undefined ? "--prompt" : "--prompt-file";
     await checkAtDoor(context, { ...target, worktree: mode }, prompt, promptFlag);
   }
-  return { target: target.worktree === undefined ? target : { ...target, worktree: mode }, warnings, prompt };
+  return {
+    target: target.worktree === undefined ? target : { ...target, worktree: mode },
+    warnings: [...warnings, ...namedSecrets(input.env)],
+    prompt,
+  };
 }
 
 /** Stores the prompt of a target, before the target itself is stored: when nothing can be refused any more. */

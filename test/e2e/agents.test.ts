@@ -346,7 +346,9 @@ describe("limits", () => {
         hint: "drover account login claude:default && drover account release claude:default",
       }),
     );
-    const login = await home.json<{ next: string }>(["account", "login", "claude:default"]);
+    const login = JSON.parse((await home.run(["account", "login", "claude:default", "--json"])).out) as {
+      next: string;
+    };
     expect(login.next).toBe("drover account release claude:default");
     const doctor = await home.run(["doctor", "--json"]);
     expect(doctor.status).toBe(1);

@@ -1,5 +1,6 @@
 /** Accounts, agents and worktrees for people. */
 import type { AccountDocument, HoldDocument, Warning } from "../../ops/documents.ts";
+import { WITHOUT_REASON } from "../../ops/hold-until.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine, table } from "../text.ts";
 import { distance, facts, painted, plural, short, status, time, warnings } from "./words.ts";
@@ -56,7 +57,7 @@ const holdLines = (holds: readonly HoldDocument[], screen: Screen, subject = "")
   holds
     .map(
       (hold) =>
-        `${screen.warn(`${subject}held`)} ${hold.untilAt === null ? "until it is released" : `until ${time(hold.untilAt)}, ${distance(hold.untilAt, screen)}`}: ${inertLine(hold.reason)} ${screen.dim(`(${inertLine(hold.source)})`)}\n`,
+        `${screen.warn(`${subject}held`)} ${hold.untilAt === null ? "until it is released" : `until ${time(hold.untilAt)}, ${distance(hold.untilAt, screen)}`}: ${inertLine(hold.reason)}${hold.reason === WITHOUT_REASON ? "" : screen.dim(` (${inertLine(hold.source)})`)}\n`,
     )
     .join("");
 
@@ -115,7 +116,8 @@ export const login = (answer: {
   readonly loggedIn: boolean | null;
   readonly next: string | null;
 }): string => {
-  if (!answer.ran) return `${answer.command}\n`;
+  if (!answer.ran)
+    return `nothing was started: a login needs a terminal, and there is none here. In one, type\n${answer.command}\n`;
   const said =
     answer.loggedIn === null ? "" : answer.loggedIn ? `${answer.id} is logged in\n` : `${answer.id} is not logged in\n`;
   const ended = answer.exitCode === 0 ? "" : `the login ended with status ${answer.exitCode}\n`;

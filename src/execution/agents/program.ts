@@ -81,6 +81,6 @@ export function requireTested(adapter: Adapter, program: string, version: string
     "invalid",
     "agent_untested",
     `${adapter.provider} ${version} was not tried: tested from ${min} to below ${below}`,
-    { hint: "Install a tested version, or say --untested." },
+    { hint: "Install a version that was tried, or give --untested." },
   );
 }

@@ -183,6 +183,14 @@ describe("an account's home", () => {
     await prepare({ account: "work" }, under);
   });
 
+  test("that is a link is refused, also one to a folder that could be used", async () => {
+    const under = account();
+    mkdirSync(join(home, "elsewhere"), { mode: 0o700 });
+    mkdirSync(join(home, "accounts"));
+    symlinkSync(join(home, "elsewhere"), under.home ?? "");
+    await expect(prepare({ account: "work" }, under)).rejects.toEqual(refusal("env_invalid", { path: under.home }));
+  });
+
   test("that is a file is refused", async () => {
     const under = account({ home: join(home, "file") });
     writeFileSync(under.home ?? "", "");

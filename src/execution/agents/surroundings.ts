@@ -1,9 +1,9 @@
 /** What a process of an agent gets because of its account, the same at each start and for each question to its command line. */
-import { chmodSync, mkdirSync } from "node:fs";
+import { chmodSync, lstatSync, mkdirSync, type Stats } from "node:fs";
 import { AppError } from "../../core/errors.ts";
 import type { AccountRecord } from "../../core/records.ts";
 import type { AgentTarget } from "../../core/target.ts";
-import { isFull, noSpace, statOf } from "../attempt-folder.ts";
+import { isAbsent, isFull, noSpace } from "../attempt-folder.ts";
 import type { Adapter } from "./adapter.ts";
 
 /** In the form that `composeEnvironment` takes: `variables` are those that nothing overrides. */
@@ -44,11 +44,29 @@ export function surroundingsOf(
 
 /** An account's home holds a login: it is made for its owner alone, and refused when others may look into it. Errors: `env_invalid`, `no_space`. */
 export function requireHome(home: string): void {
-  const found = statOf(home);
-  if (found === null) return makeHome(home);
-  if (!found.isDirectory()) throw unusable(home, "is no folder", "Give the account another home.");
+  if (linkStatOf(home) === null) return makeHome(home);
+  const fault = homeFault(home);
+  if (fault !== null) throw fault;
+}
+
+/** A link itself, not where it leads: a login is not to be written there. */
+function linkStatOf(home: string): Stats | null {
+  try {
+    return lstatSync(home, { throwIfNoEntry: false }) ?? null;
+  } catch (error) {
+    if (isAbsent(error)) return null; // a part of its path is a file
+    throw error;
+  }
+}
+
+/** Why a home that is there cannot be used; null when it can, and when it is not there. */
+export function homeFault(home: string): AppError | null {
+  const found = linkStatOf(home);
+  if (found === null) return null;
+  if (!found.isDirectory()) return unusable(home, "is no folder of its own", "Give the account another home.");
   if ((found.mode & 0o077) !== 0)
-    throw unusable(home, "can be looked into by others", `Take that right away: chmod 700 ${home}`);
+    return unusable(home, "can be looked into by others", `Take that right away: chmod 700 ${home}`);
+  return null;
 }
 
 function makeHome(home: string): void {
