@@ -31,6 +31,8 @@ export interface Adapter {
   readonly capabilities: Capabilities;
   /** Whether a start on a home has to wait until the one before it has its session. */
   readonly serialStarts: boolean;
+  /** Lines of standard error that say nothing about the work: in the raw log only; null: there are none. */
+  readonly noise: RegExp | null;
   /** The command line of an attempt; the prompt goes on standard input. Errors: AppError `agent_refused`, `env_invalid`. */
   build(order: Order): CommandLine;
   /** A reader of one attempt's events. */

@@ -99,6 +99,7 @@ export const claude: Adapter = {
     concurrentHomes: true,
   },
   serialStarts: false,
+  noise: null,
 
   build({ target, program, session, isRoot }) {
     if (target.permission === "full" && isRoot && !target.allowRoot)

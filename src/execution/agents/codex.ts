@@ -61,6 +61,8 @@ export const codex: Adapter = {
   // It renews a login that has run out before it names its session, without looking whether another one does: of eight at
   // once one had the new login, and seven had sent a token that counts once (seen with 0.171.0).
   serialStarts: true,
+  // Of helpers that it puts into its own home, and does without.
+  noise: /^WARNING: proceeding, even though we could not (?:create|update) PATH/i,
 
   build({ target, program, session, environment, isRoot, commit = null }) {
     if (target.permission === "full" && isRoot && !target.allowRoot)
@@ -152,6 +154,8 @@ const CANNOT_START =
   /not valid utf-8|error loading config|not inside a trusted directory|unexpected argument|invalid value/i;
 /** It takes prompts of 1,048,576 characters; it says so when the session has begun, and a backtrace follows. */
 const TOO_LONG = /input exceeds the maximum length of .*/i;
+/** Said at each start with a model that is newer than it is: it goes on with what it knows of others. */
+const UNKNOWN_MODEL = /^model metadata for .* not found\. defaulting to fallback/is;
 const RECONNECTING = /^reconnecting\.{3}\s*(?:\d+\/\d+|waiting for network)?\s*(?:\((.*)\))?/is;
 
 function readCodex(surroundings: Surroundings): Reader {
@@ -190,6 +194,7 @@ function readCodex(surroundings: Surroundings): Reader {
     if (it === null || kind === null) return [];
     if (kind === "error") {
       const text = textAt(it, "message") ?? "unknown";
+      if (UNKNOWN_MODEL.test(text)) return [];
       // A warning: what ends a turn comes as an event of its own.
       return isOver ? [{ kind: "error", at: now, text, final: false }] : [];
     }

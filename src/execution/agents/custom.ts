@@ -35,6 +35,7 @@ export const custom: Adapter = {
     concurrentHomes: true,
   },
   serialStarts: false,
+  noise: null,
 
   build({ target, session, isRoot }) {
     if (target.command === null)

@@ -145,6 +145,25 @@ describe("reading", () => {
     ]);
   });
 
+  test("of Codex leaves out what it says at each start of itself, and keeps what it says of the work", async () => {
+    const codex = { ...claude, provider: "codex" } as typeof claude;
+    const event = (more: object) => `${JSON.stringify(more)}\n`;
+    put(
+      "err",
+      "WARNING: proceeding, even though we could not create PATH aliases: Refusing to create helper binaries\n",
+    );
+    put("err", "an error of its own\n");
+    const warned = (message: string) => event({ type: "item.completed", item: { id: "i", type: "error", message } });
+    put("out", event({ type: "thread.started", thread_id: "t-1" }));
+    put(
+      "out",
+      warned("Model metadata for `new` not found. Defaulting to fallback metadata; this can degrade performance"),
+    );
+    put("out", warned("Something else is odd."), event({ type: "turn.completed" }));
+    expect(await open().conclude(FOLDER, codex, 0, NOW)).toMatchObject({ ok: true });
+    expect(await texts()).toEqual(["session", "Something else is odd.", "", "standard error: an error of its own"]);
+  });
+
   test("B-022 of standard error keeps notes, a bounded number, and the last words for the verdict", async () => {
     put("err", "noise\n".repeat(200_000), "Error: the last words\n");
     put("out", init);

@@ -59,6 +59,7 @@ interface Follow {
   readonly transcript: TranscriptWriter;
   readonly offsets: Record<Stream, number>;
   readonly framings: Readonly<Record<Stream, Framing>>;
+  readonly noise: RegExp | null;
   readonly stderrTail: string[];
   stderrLines: number;
   at: Instant;
@@ -77,13 +78,15 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
     const serving = serveTexts(scrub);
     const framing = () =>
       frameLines({ lineBytes: limits.lineBytes, nestedTextBytes: NESTED_TEXT_BYTES, seal: serving.seal });
+    const adapter = adapterOf(target.provider);
     return {
       path,
-      reader: adapterOf(target.provider).start({ zone: zoneOf(target, hostZone), limits }),
+      reader: adapter.start({ zone: zoneOf(target, hostZone), limits }),
       serving,
       transcript: writeTranscript({ folderPath: path, serving, maxBytes: limits.transcriptBytes, log }),
       offsets: { stdout: 0, stderr: 0 },
       framings: { stdout: framing(), stderr: framing() },
+      noise: adapter.noise,
       stderrTail: [],
       stderrLines: 0,
       at: clock.now(),
@@ -210,7 +213,7 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
 }
 
 function takeStderr(follow: Follow, text: string): void {
-  if (text === "") return;
+  if (text === "" || follow.noise?.test(text) === true) return;
   follow.stderrLines++;
   const isLong = text.length > STDERR_LINE_CHARACTERS;
   follow.stderrTail.push(isLong ? follow.serving.seal(text.slice(0, STDERR_LINE_CHARACTERS)) : text);
