@@ -2,7 +2,7 @@
 import type { AgentVerdict } from "../core/agent.ts";
 import { unreachable } from "../core/errors.ts";
 import type { Instant, Judgement } from "../core/ports.ts";
-import type { EndedBy, FailureClass, Outcome } from "../core/run.ts";
+import { type EndedBy, type FailureClass, type Outcome, traceless } from "../core/run.ts";
 
 /** Why we end an attempt. `lateMs`: by how much a limit had passed before anybody could enforce it. */
 export interface EndWish {
@@ -213,3 +213,15 @@ export function classOfPreparation(code: string): FailureClass {
       return "spawn";
   }
 }
+
+/** What nobody ended and nothing is known of. Each outcome begins with it: the digest of a receipt is of the order of its keys. */
+export const nothing: Omit<Outcome, "kind" | "class" | "message"> = { ...traceless, endedBy: "self" };
+
+/** What an attempt comes to that was to end before it began. */
+export const notBegun = (wish: EndWish): Outcome => ({
+  ...nothing,
+  kind: wish.by === "cancel" ? "cancelled" : "stopped",
+  class: "cancelled",
+  endedBy: wish.by,
+  message: wish.message,
+});

@@ -1,5 +1,6 @@
 /** Whether an agent's next attempt goes on with the session of the one before, and what it is told. */
 import type { SessionUse } from "../core/agent.ts";
+import type { Agents } from "../core/ports.ts";
 import type { Assignment } from "../core/records.ts";
 import type { FailureClass } from "../core/run.ts";
 
@@ -83,6 +84,16 @@ function afterRefusal(refused: SessionUse, sessionId: string | null, can: Sessio
   if (sessionId !== null && (refused === "begin" || refused === "resume") && can.fork)
     return { ...goesOn, how: "fork" };
   return { how: "afresh", sessionId: null, note, tellsTask: true };
+}
+
+/** How an attempt came to its session, as it was decided at its start: from the same facts, also by a daemon that came later. */
+export function wayOf(
+  { run, before }: Pick<Assignment, "run" | "before">,
+  agents: Pick<Agents, "traits">,
+): { readonly how: SessionUse; readonly copyOf?: string } {
+  if (run.target.kind !== "agent") return { how: "begin" };
+  const { how, sessionId } = resumption(before, agents.traits(run.target.provider));
+  return how === "fork" && sessionId !== null ? { how, copyOf: sessionId } : { how };
 }
 
 /**

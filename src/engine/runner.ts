@@ -1,88 +1,21 @@
 /** The life of each attempt of this host: prepared, recorded, asked for, watched, ended, judged, settled. */
-import type { AgentOutcome, AgentReading, AgentVerdict, SessionUse } from "../core/agent.ts";
-import { AppError } from "../core/errors.ts";
-import type { Escape } from "../core/escape.ts";
+import type { AgentReading } from "../core/agent.ts";
 import type { Limits } from "../core/limits.ts";
-import type { AgentLaunch, EndReport, Instant, Judgement, Launch } from "../core/ports.ts";
-import type { Assignment, WorktreeRecord } from "../core/records.ts";
-import { type Outcome, type RunStatus, type StepStatus, traceless } from "../core/run.ts";
-import { accountOf, type AgentTarget, worktreeOf } from "../core/target.ts";
-import {
-  classify,
-  classifyAgent,
-  classOfPreparation,
-  type Ending,
-  type EndWish,
-  type Evidence,
-  isOurs,
-} from "./classify.ts";
+import type { EndReport, Judgement } from "../core/ports.ts";
+import type { Assignment } from "../core/records.ts";
+import type { Outcome, RunStatus, StepStatus } from "../core/run.ts";
+import { accountOf, worktreeOf } from "../core/target.ts";
+import { createAftermath, type Found } from "./aftermath.ts";
+import { type Ending, type EndWish, type Evidence, notBegun, nothing } from "./classify.ts";
 import { createGate, type Gate } from "./gate.ts";
-import { createLatch, type Latch } from "./latch.ts";
+import { createLaunches } from "./launch.ts";
+import { type AgentLife, type Life, lifeOf } from "./life.ts";
+import { idleLookMs, overdue } from "./overdue.ts";
 import type { EnginePorts, PointName } from "./ports.ts";
-import { inputOf, refusalOf, resumption } from "./resumption.ts";
+import { wayOf } from "./resumption.ts";
 import { Halted, type Weather } from "./weather.ts";
 
-/** What is known here of one attempt that is not over. */
-export interface Life {
-  readonly id: string;
-  readonly assignment: Assignment;
-  /** Rung when there is something to look at. */
-  readonly latch: Latch;
-  token: number;
-  /** `asked`: handed to the spawner, or found so. */
-  phase: "reserved" | "asked";
-  folder: string;
-  bootId: string;
-  /** Awake clock when it was handed to the spawner: time limits count from here. */
-  awakeAt: number;
-  askedAt: Instant;
-  /** The store knows that it runs. */
-  recorded: boolean;
-  /** It was seen alive. */
-  seen: boolean;
-  /** Its bell rang since the last look began. A flag, because a look under way names its next one only at its end. */
-  rung: boolean;
-  /** An absent ticket may be decided at the next look. */
-  plant: boolean;
-  wish: EndWish | null;
-  /** Its end is certain; only the store has to be told. */
-  outcome: Outcome | null;
-  /** Something is being done about it at this moment. */
-  busy: boolean;
-  /** Awake instants of the next looks: at its files and process, and at the size of its outputs. */
-  judgeAt: number;
-  measureAt: number;
-  measuredAt: number;
-  /** What `measure` said last: compared with itself only. */
-  writtenMark: number;
-  idleMs: number;
-  endTries: number;
-  mishaps: number;
-  /** Of an agent: what its events have said so far. */
-  readonly agent: AgentLife | null;
-  /** Where it works, when that is a tree of its run's own. */
-  tree: WorktreeRecord | null;
-}
-
-interface AgentLife {
-  readonly target: AgentTarget;
-  /** The session that the store knows. */
-  sessionId: string | null;
-  progress: number;
-  /** That its model answers was told. */
-  answered: boolean;
-  /** Awake instants: since when its closing event is there, and since when the provider only tries again. */
-  closedAt: number | null;
-  troubleAt: number | null;
-  trouble: AgentReading["trouble"];
-  /** Whether the closing event was there when we began to end it; null while we do not. */
-  closedFirst: boolean | null;
-  /** Its events could not be read at the last look, which was told. */
-  deaf: boolean;
-  /** Lets the next start under its account in; null when nobody has to wait for this one. */
-  open: (() => void) | null;
-}
-
+/** All attempts of this host that are not over. */
 export interface Runner {
   /** A reservation for this host: starts it. Taking it twice is taking it once. */
   take(assignment: Assignment): void;
@@ -104,6 +37,7 @@ export interface Runner {
   quiet(): Promise<void>;
 }
 
+/** What attempts are led with, and whom the runner tells. */
 export interface RunnerOptions {
   readonly ports: EnginePorts;
   readonly limits: Limits;
@@ -128,11 +62,12 @@ export interface RunnerOptions {
 /** Attempts that are remembered after their end, so that an answer that was under way does not start them again. */
 const REMEMBERED = 1_000;
 
-const nothing: Omit<Outcome, "kind" | "class" | "message"> = { ...traceless, endedBy: "self" };
-
+/** The one that leads the attempts of this host. It begins with none: what an earlier daemon left comes by `resume`. */
 export function createRunner(options: RunnerOptions): Runner {
   const { ports, limits, weather, hostId, incarnation } = options;
   const { clock, store, spawner, files, log } = ports;
+  const launches = createLaunches(options);
+  const aftermath = createAftermath(options);
   const lives = new Map<string, Life>();
   const byFolder = new Map<string, Life>();
   /** Resolves when the newest attempt of a step is over. */
@@ -152,49 +87,7 @@ export function createRunner(options: RunnerOptions): Runner {
   // --- who is here ---------------------------------------------------------------------------------------------------
 
   function welcome(assignment: Assignment, phase: Life["phase"]): Life {
-    const { attempt } = assignment;
-    const awake = clock.awake();
-    const life: Life = {
-      id: attempt.id,
-      assignment,
-      latch: createLatch(),
-      token: attempt.token,
-      phase,
-      folder: attempt.folder ?? `${attempt.id}.${attempt.token}`,
-      bootId: attempt.bootId ?? spawner.bootId,
-      awakeAt: attempt.awakeAt ?? awake,
-      askedAt: attempt.startedAt ?? clock.now(),
-      recorded: attempt.status === "running",
-      seen: attempt.status === "running",
-      rung: false,
-      plant: phase === "asked",
-      wish: null,
-      outcome: null,
-      busy: false,
-      judgeAt: Number.POSITIVE_INFINITY,
-      measureAt: Number.POSITIVE_INFINITY,
-      measuredAt: awake,
-      writtenMark: 0,
-      idleMs: 0,
-      endTries: 0,
-      mishaps: 0,
-      agent:
-        assignment.run.target.kind === "agent"
-          ? {
-              target: assignment.run.target,
-              sessionId: attempt.sessionRef,
-              progress: 0,
-              answered: false,
-              closedAt: null,
-              troubleAt: null,
-              trouble: null,
-              closedFirst: null,
-              deaf: false,
-              open: null,
-            }
-          : null,
-      tree: assignment.worktree ?? null,
-    };
+    const life = lifeOf(assignment, phase, clock, spawner.bootId);
     lives.set(life.id, life);
     byFolder.set(life.folder, life);
     return life;
@@ -277,9 +170,9 @@ export function createRunner(options: RunnerOptions): Runner {
     let cwd: string | null = null;
     if (life.wish === null && worktreeOf(life.assignment.run.target) !== "off")
       try {
-        cwd = await makes.run(() => workplace(life));
+        cwd = await makes.run(() => launches.workplace(life));
       } catch (error) {
-        return ended(life, unfit(life, error));
+        return ended(life, launches.unfit(life, error));
       }
     const { target } = life.assignment.run;
     if (target.kind === "agent" && ports.agents.traits(target.provider).serialStarts)
@@ -312,7 +205,7 @@ export function createRunner(options: RunnerOptions): Runner {
 
   async function start(life: Life, cwd: string | null): Promise<boolean> {
     if (life.wish !== null) return life.wish.by === "fence" || ended(life, notBegun(life.wish));
-    const ready = await prepare(life, cwd);
+    const ready = await launches.prepare(life, cwd);
     if ("unfit" in ready) return ended(life, ready.unfit);
     const { sessionId } = ready;
     life.awakeAt = Math.floor(clock.awake());
@@ -354,131 +247,6 @@ export function createRunner(options: RunnerOptions): Runner {
     return false;
   }
 
-  /** Makes its folder, its environment and its secrets; or what keeps it from starting. */
-  async function prepare(
-    life: Life,
-    cwd: string | null,
-  ): Promise<{ readonly sessionId: string | null } | { readonly unfit: Outcome }> {
-    const { target } = life.assignment.run;
-    try {
-      const launch: Launch = {
-        folder: life.folder,
-        target,
-        variables: variablesOf(life),
-        input: "",
-        ...(cwd === null ? {} : { cwd }),
-      };
-      if (target.kind !== "agent") {
-        await spawner.prepare(launch);
-        return { sessionId: null };
-      }
-      const order = await orderOf(life, target);
-      const since = life.assignment.before?.folder ?? null;
-      const { input, agent } = order;
-      await spawner.prepare({ ...launch, input, agent, ...(since === null ? {} : { since }) });
-      return { sessionId: order.sessionId };
-    } catch (error) {
-      return { unfit: unfit(life, error) };
-    }
-  }
-
-  /** What an error before the start means; that the engine goes down means nothing. */
-  function unfit(life: Life, error: unknown): Outcome {
-    if (error instanceof Halted) throw error;
-    const code = error instanceof AppError ? error.code : "spawn";
-    const reason = classOfPreparation(code);
-    if (reason === "storage") options.onFull();
-    if (!(error instanceof AppError)) weather.mishap(`prepare ${life.id}`, error, 1);
-    const message = error instanceof AppError ? withHint(error) : `it could not be prepared: ${String(error)}`;
-    return { ...nothing, kind: reason === "workspace" ? "failed" : "never_started", class: reason, message };
-  }
-
-  /** Where it works: the run's worktree, made by its first attempt; null for the target's own folder. */
-  async function workplace(life: Life): Promise<string | null> {
-    const { run } = life.assignment;
-    const mode = worktreeOf(run.target) === "required" ? "required" : "auto";
-    const name = run.loopName ?? run.kind;
-    const { cwd } = run.target;
-    const path = ports.worktrees.place({ runId: run.id, name, cwd });
-    let record = await weather.persist("worktrees.begin", () =>
-      store.worktrees.begin({ runId: run.id, hostId, cwd, path }),
-    );
-    if (record.state === "making") {
-      const made = await ports.worktrees.make({ runId: run.id, name, cwd, mode, path: record.path });
-      const now = await weather.persist("worktrees.made", () => store.worktrees.made({ runId: run.id, made }));
-      if (now === null) return null;
-      record = now;
-    }
-    life.tree = record;
-    const place = await ports.worktrees.enter(record);
-    await watchMain(record);
-    return place;
-  }
-
-  /** An agent with a tree of its own has no business in the checkout that it was made from. Nothing fails because that cannot be watched. */
-  async function watchMain(record: WorktreeRecord): Promise<void> {
-    try {
-      await ports.worktrees.watch(record);
-    } catch (error) {
-      if (error instanceof Halted) throw error;
-      log("warn", "main_unwatched", { run: record.runId, message: String(error) });
-    }
-  }
-
-  async function escapedOf({ tree }: Life): Promise<Escape | null> {
-    if (tree === null || tree.state === "making") return null;
-    try {
-      return await ports.worktrees.escaped(tree);
-    } catch (error) {
-      if (error instanceof Halted) throw error;
-      log("warn", "main_unwatched", { run: tree.runId, message: String(error) });
-      return null;
-    }
-  }
-
-  /** What an agent is started with: its prompt, the session that it goes on with or begins under, its account. */
-  async function orderOf(
-    life: Life,
-    target: AgentTarget,
-  ): Promise<{ readonly input: Uint8Array; readonly sessionId: string | null; readonly agent: AgentLaunch }> {
-    const { account = null, before } = life.assignment;
-    const traits = ports.agents.traits(target.provider);
-    const next = resumption(before, traits);
-    const { how, sessionId: earlier } = next;
-    const prompt = next.tellsTask ? await promptOf(target) : new Uint8Array();
-    const input = inputOf(next, prompt);
-    // The copy has an id that it says itself.
-    if (earlier !== null && how === "fork")
-      return { input, sessionId: null, agent: { account, session: { id: earlier, resume: true, fork: true } } };
-    if (earlier !== null)
-      return { input, sessionId: earlier, agent: { account, session: { id: earlier, resume: true } } };
-    const id = uuidOf(ports.random.bytes(16));
-    return { input, sessionId: traits.presetSession ? id : null, agent: { account, session: { id, resume: false } } };
-  }
-
-  async function promptOf(target: AgentTarget): Promise<Uint8Array> {
-    const { digest } = target.prompt;
-    const kept = await weather.persist("prompts.get", () => store.prompts.get({ digest }));
-    if (kept === null)
-      throw new AppError("not_found", "prompt_gone", "the prompt of this target is not in the store any more");
-    return bytesOfBase64(kept.content);
-  }
-
-  function variablesOf(life: Life): Record<string, string> {
-    const { run, attempt, stepKey } = life.assignment;
-    return {
-      DROVER_RUN_ID: run.id,
-      DROVER_STEP: stepKey,
-      DROVER_ATTEMPT: String(attempt.number),
-      DROVER_ATTEMPT_ID: attempt.id,
-      DROVER_LOOP: run.loopName ?? "",
-      DROVER_SLOT: run.slotAt === null ? "" : new Date(run.slotAt).toISOString(),
-      DROVER_DEPTH: String(run.depth),
-      DROVER_SOCKET: options.socket,
-      DROVER_RUN_TOKEN: ports.signToken({ runId: run.id, depth: run.depth }),
-    };
-  }
-
   // --- looking -------------------------------------------------------------------------------------------------------
 
   const judge = (life: Life, plant: boolean): Promise<Judgement> =>
@@ -491,7 +259,7 @@ export function createRunner(options: RunnerOptions): Runner {
     if (life.wish === null && !life.plant && !rung && awake < life.judgeAt) {
       if (awake < life.measureAt) return false;
       await listen(life, awake, measure(life, awake));
-      if (overdue(life, awake) === null) return watchOn(life, awake, life.judgeAt);
+      if (overdue(life, awake, limits) === null) return watchOn(life, awake, life.judgeAt);
     }
     if (life.wish?.by === "fence") return expel(life);
     const patient = life.wish === null && !life.plant && awake - life.awakeAt < limits.askPatienceMs;
@@ -527,7 +295,7 @@ export function createRunner(options: RunnerOptions): Runner {
     }
     const awake = clock.awake();
     await listen(life, awake, measure(life, awake));
-    life.wish ??= overdue(life, awake);
+    life.wish ??= overdue(life, awake, limits);
     if (life.wish !== null) return finish(life, life.wish, judgement);
     return watchOn(life, awake, awake + limits.watchMs);
   }
@@ -540,7 +308,7 @@ export function createRunner(options: RunnerOptions): Runner {
     // What an agent prints is no progress by itself: `listen` says what is.
     if (wrote && life.agent === null) life.idleMs = 0;
     // A gap longer than two looks was ours, not the command's: we were stopped, or the host was busy.
-    else life.idleMs += Math.min(gapMs, 2 * idleLookMs(life));
+    else life.idleMs += Math.min(gapMs, 2 * idleLookMs(life, limits));
     life.writtenMark = written;
     life.measuredAt = awake;
     if (stdoutBytes > limits.logCapBytes || stderrBytes > limits.logCapBytes)
@@ -578,7 +346,12 @@ export function createRunner(options: RunnerOptions): Runner {
   async function keepSession(life: Life, agent: AgentLife, sessionId: string | null): Promise<void> {
     if (sessionId === null || sessionId === agent.sessionId) return;
     const answer = await weather.attempt("attempts.session", () =>
-      store.attempts.session({ attemptId: life.id, token: life.token, sessionId, copyOf: wayOf(life).copyOf ?? null }),
+      store.attempts.session({
+        attemptId: life.id,
+        token: life.token,
+        sessionId,
+        copyOf: wayOf(life.assignment, ports.agents).copyOf ?? null,
+      }),
     );
     // The store was away: the next look tries again.
     if (answer !== null) agent.sessionId = sessionId;
@@ -596,43 +369,6 @@ export function createRunner(options: RunnerOptions): Runner {
     options.onAnswered?.();
   }
 
-  const idleLookMs = (life: Life): number =>
-    life.agent !== null
-      ? Math.min(life.agent.open === null ? limits.agentLookMs : limits.firstLookMs, limits.watchMs)
-      : life.assignment.run.policy.idleTimeoutMs === null
-        ? limits.watchMs
-        : Math.min(limits.idleLookMs, limits.watchMs);
-
-  /** The limit that has passed, if one has. */
-  function overdue(life: Life, awake: number): EndWish | null {
-    const { timeoutMs, idleTimeoutMs } = life.assignment.run.policy;
-    const ranMs = awake - life.awakeAt;
-    if (timeoutMs !== null && ranMs >= timeoutMs) {
-      const lateMs = ranMs - timeoutMs;
-      const late = lateMs > 2 * limits.watchMs ? `, noticed ${Math.round(lateMs / 1000)} s late` : "";
-      return { by: "timeout", message: `ran longer than its limit of ${seconds(timeoutMs)}${late}`, inherited: false };
-    }
-    const { agent } = life;
-    if (agent !== null && agent.closedAt !== null) {
-      if (awake - agent.closedAt < limits.agentExitMs) return null;
-      const message = `it did not exit within ${seconds(limits.agentExitMs)} of its result`;
-      return { by: "exit_timer", message, inherited: false };
-    }
-    if (idleTimeoutMs !== null && life.idleMs >= idleTimeoutMs) {
-      const did = agent === null ? "wrote nothing" : "got no further";
-      return { by: "idle", message: `${did} for ${seconds(idleTimeoutMs)}`, inherited: false };
-    }
-    if (agent === null || agent.troubleAt === null || agent.trouble === null) return null;
-    if (awake - agent.troubleAt < limits.agentTroubleMs) return null;
-    const { message, class: of } = agent.trouble;
-    return {
-      by: "idle",
-      message: `got no further for ${seconds(limits.agentTroubleMs)}: ${message}`,
-      inherited: false,
-      class: of,
-    };
-  }
-
   /** Names the next looks: each pass, and the very moment at which a limit passes. */
   function watchOn(life: Life, awake: number, judgeAt: number): false {
     const { timeoutMs, idleTimeoutMs } = life.assignment.run.policy;
@@ -641,7 +377,10 @@ export function createRunner(options: RunnerOptions): Runner {
       idleTimeoutMs === null && life.agent === null
         ? Number.POSITIVE_INFINITY
         : awake +
-          Math.min(idleLookMs(life), Math.max(0, (idleTimeoutMs ?? idleLookMs(life) + life.idleMs) - life.idleMs));
+          Math.min(
+            idleLookMs(life, limits),
+            Math.max(0, (idleTimeoutMs ?? idleLookMs(life, limits) + life.idleMs) - life.idleMs),
+          );
     options.watchWithin(Math.max(0, Math.min(life.judgeAt, life.measureAt) - awake));
     return false;
   }
@@ -701,147 +440,16 @@ export function createRunner(options: RunnerOptions): Runner {
     await point("exited", life);
     openDoor(life);
     const began = judgement.kind !== "never_started";
-    const report = ended ?? (began ? await sweep(life) : null);
-    const { stdoutBytes, stderrBytes } = began ? spawner.measure(life.folder) : { stdoutBytes: 0, stderrBytes: 0 };
-    const said = began && life.agent !== null ? await verdictOf(life, life.agent, judgement, ending) : null;
-    const byItself =
-      said === null ? judgement.kind === "ended" && judgement.exit === 0 && judgement.fault === undefined : said.ok;
-    const [output, tail, unmet] = await Promise.all([
-      began ? outputOf(life, said) : { json: null, fault: null },
-      began ? tailOf(life) : null,
-      byItself ? unmetOf(life, said) : null,
-    ]);
-    const escaped = began ? await escapedOf(life) : null;
-    const evidence = { judgement, ending, left: report?.left ?? 0, outputFault: output.fault, unmet };
-    const verdict = said === null ? classify(evidence) : classifyAgent(evidence, said, said.closed);
-    if (verdict.class === "storage") options.onFull();
-    const times = judgement.kind === "ended" ? judgement : null;
-    life.outcome = {
-      ...nothing,
-      ...verdict,
-      output: verdict.kind === "succeeded" ? output.json : null,
-      tail,
-      stdoutBytes,
-      stderrBytes,
-      // Those that we had to end along with the command itself are no leftovers.
-      reaped: report === null ? 0 : ending === null ? report.killed : 0,
-      proof: report?.proof ?? null,
-      startedAt: times?.startedAt ?? (began && life.seen ? life.askedAt : null),
-      endedAt: times?.endedAt ?? null,
-      ...(said === null ? {} : { agent: agentOutcome(life, said) }),
-      ...(escaped === null ? {} : { escaped }),
-    };
+    const report = ended ?? (began ? await aftermath.sweep(life) : null);
+    const written = began ? spawner.measure(life.folder) : null;
+    const said = began && life.agent !== null ? await aftermath.verdictOf(life, life.agent, judgement, ending) : null;
+    const [output, tail, unmet] = await aftermath.handedOver(life, judgement, said);
+    const escaped = began ? await aftermath.escapedOf(life) : null;
+    const found: Found = { judgement, ending, report, written, said, output, tail, unmet, escaped };
+    life.outcome = aftermath.outcomeOf(life, found);
+    if (life.outcome.class === "storage") options.onFull();
     return settle(life);
   }
-
-  /** What its events and its status add up to, and whether its closing event came before we began to end it. */
-  async function verdictOf(
-    life: Life,
-    agent: AgentLife,
-    judgement: Evidence["judgement"],
-    ending: Ending | null,
-  ): Promise<AgentVerdict & { readonly closed: boolean }> {
-    // A signal of ours says nothing about the agent.
-    const exit = judgement.kind === "ended" && !isOurs({ judgement, ending }) ? judgement.exit : null;
-    try {
-      // One that an earlier daemon began to end is taken at its word: nobody knows what came first.
-      const { closed } = await ports.agents.read(life.folder, agent.target);
-      const verdict = await ports.agents.conclude(life.folder, agent.target, exit, clock.now());
-      return { ...verdict, closed: agent.closedFirst ?? closed };
-    } catch (error) {
-      weather.mishap(`events of ${life.id}`, error, 1);
-      return { ...unread, sessionId: agent.sessionId, closed: false };
-    }
-  }
-
-  function agentOutcome(life: Life, said: AgentVerdict): AgentOutcome {
-    const { how, copyOf } = wayOf(life);
-    return {
-      sessionId: said.sessionId ?? life.agent?.sessionId ?? null,
-      usage: said.usage,
-      resetAt: said.resetAt,
-      resetSource: said.resetSource,
-      httpStatus: said.httpStatus,
-      refusedTools: said.refusedTools,
-      ...refusalOf(how, said),
-      ...(copyOf === undefined ? {} : { copyOf }),
-    };
-  }
-
-  /** How it came to its session, as it was decided at its start: from the same facts, also by a daemon that came later. */
-  function wayOf({ assignment: { run, before } }: Life): { readonly how: SessionUse; readonly copyOf?: string } {
-    if (run.target.kind !== "agent") return { how: "begin" };
-    const { how, sessionId } = resumption(before, ports.agents.traits(run.target.provider));
-    return how === "fork" && sessionId !== null ? { how, copyOf: sessionId } : { how };
-  }
-
-  async function sweep(life: Life): Promise<EndReport> {
-    try {
-      return await spawner.sweep({
-        folder: life.folder,
-        mark: life.id,
-        graceMs: life.assignment.run.policy.graceMs,
-      });
-    } catch (error) {
-      weather.mishap(`sweep ${life.id}`, error, 1);
-      return { killed: 0, left: 0, proof: "not_proved" };
-    }
-  }
-
-  async function outputOf(
-    life: Life,
-    said: AgentVerdict | null,
-  ): Promise<{ json: string | null; fault: string | null }> {
-    try {
-      const json = await files.output(life.folder);
-      return { json: json ?? resultOf(said), fault: null };
-    } catch (error) {
-      if (error instanceof AppError && error.code === "output_invalid") return { json: null, fault: error.message };
-      weather.mishap(`output ${life.id}`, error, 1);
-      return { json: null, fault: null };
-    }
-  }
-
-  /** What an agent said at last, where it handed over nothing else; null when it is too long for that. */
-  function resultOf(said: AgentVerdict | null): string | null {
-    if (said === null || said.text === null) return null;
-    const json = JSON.stringify({ result: said.text });
-    return json.length <= limits.outputBytes ? json : null;
-  }
-
-  async function unmetOf(life: Life, said: AgentVerdict | null): Promise<string | null> {
-    const { target } = life.assignment.run;
-    if (target.expect.length === 0) return null;
-    try {
-      return await files.unmet(life.folder, target, said?.text ?? null);
-    } catch (error) {
-      // Success needs evidence: what cannot be checked does not hold.
-      return `the expectations could not be checked: ${error instanceof Error ? error.message : String(error)}`;
-    }
-  }
-
-  /** The end of both outputs, errors last. */
-  async function tailOf(life: Life): Promise<string | null> {
-    try {
-      const [out, err] = await Promise.all([
-        files.tail(life.folder, "stdout", limits.tailBytes),
-        files.tail(life.folder, "stderr", limits.tailBytes),
-      ]);
-      const text = [out.text, err.text].filter((part) => part !== "").join(out.text.endsWith("\n") ? "" : "\n");
-      return text === "" ? null : text;
-    } catch (error) {
-      weather.mishap(`tail ${life.id}`, error, 1);
-      return null;
-    }
-  }
-
-  const notBegun = (wish: EndWish): Outcome => ({
-    ...nothing,
-    kind: wish.by === "cancel" ? "cancelled" : "stopped",
-    class: "cancelled",
-    endedBy: wish.by,
-    message: wish.message,
-  });
 
   function ended(life: Life, outcome: Outcome): Promise<boolean> {
     life.outcome = outcome;
@@ -986,36 +594,6 @@ export function createRunner(options: RunnerOptions): Runner {
       [...lives.values()].some((life) => life.busy) ? new Promise((go) => whenQuiet.push(go)) : Promise.resolve(),
   };
 }
-
-/** What is known of an agent whose events could not be read. */
-const unread: AgentVerdict = {
-  ok: false,
-  class: "unknown",
-  message: "its events could not be read",
-  text: null,
-  sessionId: null,
-  usage: null,
-  resetAt: null,
-  resetSource: null,
-  httpStatus: null,
-  refusedTools: [],
-};
-
-/** What a person reads of a run is its message alone. */
-const withHint = ({ message, hint }: AppError): string => (hint === undefined ? message : `${message}. ${hint}`);
-
-const bytesOfBase64 = (text: string): Uint8Array => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-
-/** A version 4 UUID (RFC 9562, section 5.4). @param bytes 16 of them, of chance */
-function uuidOf(bytes: Uint8Array): string {
-  const hex = [...bytes]
-    .map((byte, i) => (i === 6 ? (byte & 0x0f) | 0x40 : i === 8 ? (byte & 0x3f) | 0x80 : byte))
-    .map((byte) => byte.toString(16).padStart(2, "0"))
-    .join("");
-  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
-}
-
-const seconds = (ms: number): string => (ms % 1000 === 0 ? `${ms / 1000} s` : `${ms} ms`);
 
 const inheritedWords = {
   timeout: "ran longer than its limit",
