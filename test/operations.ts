@@ -5,6 +5,7 @@ export const testOutput: OutputFiles = {
   read: async function* () {},
   follow: async function* () {},
   pathOf: () => "",
+  scrub: async (_folder, text) => text,
   transcript: async function* () {},
   followTranscript: async function* () {},
 };

@@ -4,12 +4,12 @@ import { describeDuration } from "../core/duration.ts";
 import { AppError } from "../core/errors.ts";
 import type { RunTree } from "../core/records.ts";
 import { isLiveAttempt, type RunStatus } from "../core/run.ts";
-import { attemptOf, type RunTreeDocument, toRunTreeDocument } from "../ops/documents.ts";
+import { attemptOf, type RunTreeDocument } from "../ops/documents.ts";
 import { inWords } from "../ops/fault-words.ts";
 import { remedyOf } from "../ops/login-remedy.ts";
 import type { StoreContext } from "../ops/operation.ts";
 import { withReading } from "../ops/perform.ts";
-import { surroundingsOf } from "../ops/run-answer.ts";
+import { answerRun } from "../ops/run-answer.ts";
 import type { World } from "../ops/world.ts";
 import type { Screen } from "./screen.ts";
 import { inertLine } from "./text.ts";
@@ -83,7 +83,7 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
       const end = async (exit: number): Promise<Waited> => {
         progress.clear();
         await printer?.finish(tree);
-        return { run: toRunTreeDocument(tree, await surroundingsOf(context)), exit };
+        return { run: await answerRun(context, tree), exit };
       };
       if (tree.run.finishedAt !== null && tree.attempts.every((attempt) => !isLiveAttempt(attempt.status)))
         return await end(exitOf(tree.run.status));

@@ -118,6 +118,8 @@ export function openFiles(options: FilesOptions): Files {
         );
       const file = await open(path, "r");
       try {
+        // Made by the process, with its own umask; it may hold what the logs hold.
+        if (found.uid === process.getuid?.()) await file.chmod(0o600);
         const buffer = Buffer.alloc(maxOutputBytes + 1);
         const { bytesRead } = await file.read(buffer, 0, buffer.length, 0);
         if (bytesRead > maxOutputBytes)

@@ -65,6 +65,18 @@ export function outputFiles(places: Places): OutputFiles {
       for await (const piece of followLog(path, stream, request)) if (piece.text !== "") yield piece.text;
     },
     pathOf: (folder, stream) => `${places.runs}/${folder}/${stream === "stdout" ? "out" : "err"}`,
+    async scrub(folder, text) {
+      if (!existsSync(`${places.runs}/${folder}`)) return null;
+      const [{ scrubOf }, { scrubText }] = await Promise.all([
+        import("../execution/logs.ts"),
+        import("../execution/scrub.ts"),
+      ]);
+      try {
+        return scrubText(scrubOf(await folderOf(folder)), text);
+      } catch {
+        return null; // the fingerprints are damaged, or went just now
+      }
+    },
     async *transcript(folder) {
       const { followTranscript } = await import("../execution/agents/transcript.ts");
       yield* followTranscript(await folderOf(folder), { ended: AbortSignal.abort() });

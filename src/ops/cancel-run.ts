@@ -1,8 +1,8 @@
-import { runTreeShape, toRunTreeDocument } from "./documents.ts";
+import { runTreeShape } from "./documents.ts";
 import { required, text, withDefault } from "./fields.ts";
 import { findRun } from "./find.ts";
 import { defineOperation } from "./operation.ts";
-import { surroundingsOf } from "./run-answer.ts";
+import { answerRun } from "./run-answer.ts";
 import { object, oneOf } from "./shape.ts";
 
 export const operation = defineOperation({
@@ -23,6 +23,6 @@ export const operation = defineOperation({
       reason: input.reason,
       limits: context.settings.limits,
     });
-    return { answer, run: toRunTreeDocument(await findRun(context.store, run.id), await surroundingsOf(context)) };
+    return { answer, run: await answerRun(context, await findRun(context.store, run.id)) };
   },
 });

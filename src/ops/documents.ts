@@ -17,6 +17,7 @@ import type {
 import { attemptStatuses, endedBy, failureClasses, isLiveAttempt, runStatuses, stepStatuses } from "../core/run.ts";
 import type { Target } from "../core/target.ts";
 import { holdsSecret } from "../core/variable-names.ts";
+import { describeSize } from "../core/size.ts";
 import { inWords } from "./fault-words.ts";
 import type { Json } from "./fields.ts";
 import { anything, boolean, instant, integer, listOf, nullable, object, oneOf, type Shape, string } from "./shape.ts";
@@ -37,8 +38,18 @@ export const warningShape: Shape = object({ code: string, message: string, hint:
 const shownEnv = (env: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
   Object.fromEntries(Object.entries(env).map(([name, value]) => [name, holdsSecret(name, value) ? "[secret]" : value]));
 
-/** What runs, as people and programs are shown it. */
-const toTargetDocument = (target: Target): Json => ({ ...target, env: shownEnv(target.env) }) as unknown as Json;
+/**
+ * What runs, as people and programs are shown it.
+ * @param head the first line of its prompt without the secrets of its run; null: not known. It may hold what is given to
+ * the run as a secret, so it is not shown then where there is one.
+ */
+function toTargetDocument(target: Target, head: string | null): Json {
+  const shown = { ...target, env: shownEnv(target.env) };
+  if (target.kind !== "agent") return shown as unknown as Json;
+  const { prompt, secrets } = target;
+  const instead = Object.keys(secrets).length === 0 ? prompt.head : `a prompt of ${describeSize(prompt.bytes)}`;
+  return { ...shown, prompt: { ...prompt, head: head ?? instead } } as unknown as Json;
+}
 
 // --- Runs ------------------------------------------------------------------------------------------------------------
 
@@ -193,13 +204,14 @@ export function parsedOutput(text: string | null): Json {
   }
 }
 
-export function toRunDocument(run: RunRecord): RunDocument {
+/** @param head of its prompt, as of `RunSurroundings` */
+export function toRunDocument(run: RunRecord, head: string | null): RunDocument {
   return {
     id: run.id,
     kind: run.kind,
     status: run.status,
     reason: run.reason,
-    target: toTargetDocument(run.target),
+    target: toTargetDocument(run.target, head),
     loop: run.loopName,
     loopId: run.loopId,
     slotAt: isoOrNull(run.slotAt),
@@ -263,6 +275,8 @@ export const runShape: Shape = object(runKeys);
 
 /** What a document of a run needs beside its records. */
 export interface RunSurroundings {
+  /** Of an agent: the first line of its prompt without the secrets of its attempts; null where those are not known. */
+  readonly head: string | null;
   readonly hostNames: ReadonlyMap<string, string>;
   readonly pathOf: (folder: string, stream: "stdout" | "stderr") => string;
 }
@@ -352,7 +366,7 @@ function toStepDocument(step: StepRecord, attempts: readonly AttemptRecord[], ar
 
 export function toRunTreeDocument(tree: RunTree, around: RunSurroundings): RunTreeDocument {
   return {
-    ...toRunDocument(tree.run),
+    ...toRunDocument(tree.run, around.head),
     usage: summedUsage(tree.attempts.map(usageOf).filter((one) => one !== null)),
     worktree: tree.worktree == null ? null : toWorktreeDocument(tree.worktree),
     steps: tree.steps.map((step) => toStepDocument(step, tree.attempts, around)),
@@ -439,7 +453,7 @@ export function toLoopDocument(loop: LoopRecord): LoopDocument {
     status: loop.status,
     archived: loop.archivedAt !== null,
     schedule: toScheduleDocument(loop.schedule),
-    target: toTargetDocument(loop.target),
+    target: toTargetDocument(loop.target, null),
     policy: { ...policy, expiresAt: isoOrNull(expiresAt) } as unknown as Json,
     managedBy: loop.managedBy,
     hostPin: loop.hostPin,

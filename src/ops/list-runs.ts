@@ -1,12 +1,14 @@
 import { AppError } from "../core/errors.ts";
 import { parseDuration } from "../core/duration.ts";
 import type { Instant } from "../core/ports.ts";
+import type { RunRecord } from "../core/records.ts";
 import { runStatuses } from "../core/run.ts";
-import { runShape, toRunDocument } from "./documents.ts";
+import { type RunDocument, runShape, toRunDocument } from "./documents.ts";
 import { badInput, choice, text } from "./fields.ts";
 import { findLoop } from "./find.ts";
-import { defineOperation } from "./operation.ts";
+import { defineOperation, type StoreContext } from "./operation.ts";
 import { pageFields, pageRequest } from "./page.ts";
+import { shownHead } from "./run-answer.ts";
 import { pageOf } from "./shape.ts";
 
 export const operation = defineOperation({
@@ -32,9 +34,15 @@ export const operation = defineOperation({
       label: input.label ?? null,
       since: input.since === undefined ? null : await readSince(input.since, context.clock.now(), context.hostZone),
     });
-    return { items: items.map(toRunDocument), next };
+    return { items: await Promise.all(items.map((run) => toDocument(context, run))), next };
   },
 });
+
+/** What its attempts had as secrets is asked for agents only: prompts are people's words. */
+async function toDocument(context: StoreContext, run: RunRecord): Promise<RunDocument> {
+  const tree = run.target.kind === "agent" ? await context.store.runs.get({ runId: run.id }) : null;
+  return toRunDocument(run, tree === null ? null : await shownHead(context, tree));
+}
 
 /** A duration back from now, or a time. Errors: AppError invalid `bad_time`. */
 async function readSince(given: string, now: Instant, hostZone: string): Promise<Instant> {

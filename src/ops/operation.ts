@@ -149,6 +149,8 @@ export interface OutputFiles {
   follow(request: OutputRequest, ended: AbortSignal, signal: AbortSignal): AsyncIterable<string>;
   /** Where the file lies. */
   pathOf(folder: string, stream: "stdout" | "stderr"): string;
+  /** The text without the secrets of that attempt; null when what they were is not kept on this host. */
+  scrub(folder: string, text: string): Promise<string | null>;
   /** What an agent said and did, so far. Errors: AppError not_found `logs_gone`. */
   transcript(folder: string): AsyncIterable<TranscriptEntry>;
   /** The same, and then what comes; ends as `follow` does. */

@@ -92,6 +92,7 @@ async function emptyReading(world: World): Promise<OpenContext> {
         transcript: nothing,
         followTranscript: nothing,
         pathOf: (folder, stream) => `${places.runs}/${folder}/${stream}`,
+        scrub: async () => null,
       },
       findProgram: async () => null,
       isFolder: () => false,

@@ -1,8 +1,8 @@
-import { runTreeShape, toRunTreeDocument } from "./documents.ts";
+import { runTreeShape } from "./documents.ts";
 import { badInput, flag, required, text } from "./fields.ts";
 import { findRun } from "./find.ts";
 import { defineOperation } from "./operation.ts";
-import { surroundingsOf } from "./run-answer.ts";
+import { answerRun } from "./run-answer.ts";
 import { waitFields } from "./run-now.ts";
 
 export const operation = defineOperation({
@@ -40,6 +40,6 @@ export const operation = defineOperation({
       parentRunId: context.caller.parentRunId,
       limits: context.settings.limits,
     });
-    return toRunTreeDocument(await findRun(context.store, run.id), await surroundingsOf(context));
+    return answerRun(context, await findRun(context.store, run.id));
   },
 });

@@ -1,8 +1,8 @@
-import { runTreeShape, toRunTreeDocument } from "./documents.ts";
+import { runTreeShape } from "./documents.ts";
 import { flag, required, text } from "./fields.ts";
 import { findLoop, findRun } from "./find.ts";
 import { defineOperation } from "./operation.ts";
-import { surroundingsOf } from "./run-answer.ts";
+import { answerRun } from "./run-answer.ts";
 import { waitFields } from "./run-now.ts";
 import { nullable, object, oneOf, string } from "./shape.ts";
 
@@ -39,8 +39,7 @@ export const operation = defineOperation({
       parentRunId: context.caller.parentRunId,
       limits: context.settings.limits,
     });
-    const run =
-      runId === null ? null : toRunTreeDocument(await findRun(context.store, runId), await surroundingsOf(context));
+    const run = runId === null ? null : await answerRun(context, await findRun(context.store, runId));
     return { loop: loop.name, source, runId, skipped, run };
   },
 });

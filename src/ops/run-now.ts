@@ -1,6 +1,6 @@
-import { startedRunShape, toRunTreeDocument } from "./documents.ts";
+import { startedRunShape } from "./documents.ts";
 import { duration, flag, pairs } from "./fields.ts";
-import { surroundingsOf } from "./run-answer.ts";
+import { answerRun } from "./run-answer.ts";
 import { findRun } from "./find.ts";
 import { badInput } from "./fields.ts";
 import { defineOperation } from "./operation.ts";
@@ -67,6 +67,6 @@ export const operation = defineOperation({
       limits: context.settings.limits,
     });
     const tree = await findRun(context.store, run.id);
-    return { ...toRunTreeDocument(tree, await surroundingsOf(context)), warnings };
+    return { ...(await answerRun(context, tree)), warnings };
   },
 });

@@ -1,8 +1,8 @@
-import { runTreeShape, toRunTreeDocument } from "./documents.ts";
+import { runTreeShape } from "./documents.ts";
 import { required, text } from "./fields.ts";
 import { findRun } from "./find.ts";
 import { defineOperation } from "./operation.ts";
-import { surroundingsOf } from "./run-answer.ts";
+import { answerRun } from "./run-answer.ts";
 
 export const operation = defineOperation({
   name: "show",
@@ -12,6 +12,6 @@ export const operation = defineOperation({
   output: runTreeShape,
   cli: { positionals: ["run"], examples: ["show run_01k2", "show 8x2mq1 --json"] },
   async run(context, input) {
-    return toRunTreeDocument(await findRun(context.store, input.run), await surroundingsOf(context));
+    return answerRun(context, await findRun(context.store, input.run));
   },
 });

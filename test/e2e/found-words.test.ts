@@ -1,7 +1,7 @@
 /** What the command line takes and says, as a newcomer met it. */
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Home, openHome, until } from "./drover.ts";
 
@@ -209,5 +209,46 @@ describe("at the door", () => {
       /^It waits to try again; it goes on in /,
     );
     await home.json(["cancel", id]);
+  });
+});
+
+describe("secrets in prompts", () => {
+  test("the first line is shown without what the run or its account had as a secret, and not before that is known", async () => {
+    const canaries = { RUN_KEY: "canary-of-the-run-4711", ACCOUNT_KEY: "canary-of-the-account-4712" };
+    for (const [name, value] of Object.entries(canaries))
+      writeFileSync(join(home.folder, name), `${value}\n`, { mode: 0o600 });
+    const given = (name: string) => ["--secret", `${name}=file:${join(home.folder, name)}`];
+    await home.json(["account", "add", "custom", "scrubbed", ...given("ACCOUNT_KEY")]);
+    const says = agent("says-output.sh", `umask 022; cat >/dev/null; echo '{"n": 1}' >"$DROVER_OUTPUT"; echo ok`);
+    const words = ["--agent", "custom", "--agent-command", says, "--account", "scrubbed", ...given("RUN_KEY")];
+    const prompt = ["--prompt", `Use ${canaries.RUN_KEY} and ${canaries.ACCOUNT_KEY}, then stop.`];
+    const shown: string[] = [];
+    const say = async (args: readonly string[]) => {
+      const { out, err } = await home.run(args);
+      shown.push(out, err);
+      return out;
+    };
+    await home.json(["account", "hold", "custom:scrubbed"]);
+    const { id } = JSON.parse(await say(["run", "--detach", "--json", ...words, ...prompt])) as { id: string };
+    await say(["runs"]);
+    await home.json(["account", "release", "custom:scrubbed"]);
+    const run = await until(async () => {
+      const seen = await home.json<{ status: string; steps: { attempts: { logs: { stdout: string } }[] }[] }>([
+        "show",
+        id,
+      ]);
+      return seen.status === "succeeded" ? seen : null;
+    }, "it has run");
+    for (const list of [["show", id], ["runs"], ["why", id], ["events"]])
+      for (const json of [[], ["--json"]]) await say([...list, ...json]);
+    await say(["loop", "add", "scrubbed", "--every", "1d", ...words, ...prompt]);
+    await say(["loop", "show", "scrubbed", "--json"]);
+    const all = shown.join("\n");
+    for (const value of Object.values(canaries)) expect(all).not.toContain(value);
+    expect(all).toContain("a prompt of ");
+    expect(all).toContain("Use [secret] and [secret], then stop.");
+    const folder = dirname(run?.steps[0]?.attempts[0]?.logs.stdout ?? "");
+    const modes = ["", "stdin", "output", "out"].map((name) => statSync(join(folder, name)).mode & 0o777);
+    expect(modes).toEqual([0o700, 0o600, 0o600, 0o600]);
   });
 });
