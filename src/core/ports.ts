@@ -213,6 +213,8 @@ export interface WorktreeOrder {
   readonly mode: "auto" | "required";
   /** Folder of the new tree; nothing but a leftover of our own making may be there. */
   readonly path: string;
+  /** Files that the run is to leave, as paths from `cwd`: they keep the tree also where git ignores them. */
+  readonly expected?: readonly string[];
 }
 
 export interface MadeWorktree {
@@ -230,29 +232,43 @@ export interface WorktreeState {
   readonly holds: readonly string[];
   readonly commits: number;
   readonly diffStat: string | null;
+  /** It could not be looked at, so a `discard` could keep nothing of it for rescue, and is refused. */
+  readonly blind?: boolean;
+}
+
+/** What became of a worktree that was to go. */
+export interface RemovedWorktree {
+  readonly removed: boolean;
+  readonly state: WorktreeState;
+  /** Of one that is gone: what went with it, or who had taken it away, in words; null: it held nothing. */
+  readonly note?: string | null;
 }
 
 /** Makes worktrees and removes those that hold nothing. Errors: AppError `workspace` with git's own words. */
 export interface Worktrees {
   /** The folder for a run's worktree. Pure. */
   place(order: Pick<WorktreeOrder, "runId" | "name" | "cwd">): string;
-  /** null: `auto`, and the folder is in no repository. Safe to repeat after a crash; concurrent makes on one repository are safe. */
-  make(order: WorktreeOrder): Promise<MadeWorktree | null>;
+  /**
+   * null: `auto`, and the folder is in no repository. Safe to repeat after a crash; concurrent makes on one repository are safe.
+   * @param unwanted ends what is under way, within seconds, and takes away what it has made
+   */
+  make(order: WorktreeOrder, unwanted?: AbortSignal): Promise<MadeWorktree | null>;
   /** Where in it the process works. AppError `workspace` when it is not there or not what we made. */
   enter(record: WorktreeRecord): Promise<string>;
   look(record: WorktreeRecord): Promise<WorktreeState>;
-  /** Notes, beside the tree, how the checkout stands that it was made from. Before each attempt in it. */
-  watch(record: WorktreeRecord): Promise<void>;
+  /**
+   * Notes, beside the tree, how the checkout stands that it was made from, and by what to know the secrets that an attempt is
+   * given, so that none is told with the names of files. Before each attempt in it.
+   * @param folder of the attempt, which is prepared
+   */
+  watch(record: WorktreeRecord, folder: string): Promise<void>;
   /** What has changed there since `watch`, whoever did that; null when nothing has, or nothing was noted. Changes nothing. */
   escaped(record: WorktreeRecord): Promise<Escape | null>;
   /**
    * Removes it when it holds nothing, or when a person said so with `discard`; a rescue ref is kept of what was discarded.
    * Answers what it held.
    */
-  remove(
-    record: WorktreeRecord,
-    discard: boolean,
-  ): Promise<{ readonly removed: boolean; readonly state: WorktreeState }>;
+  remove(record: WorktreeRecord, discard: boolean): Promise<RemovedWorktree>;
 }
 
 // --- Notifier ------------------------------------------------------------------------------------------------------------

@@ -723,6 +723,41 @@ describe("worktrees", () => {
     await stage.until(() => trees.removed.length === 1);
   });
 
+  test("a cancel ends a tree in the making, and one that waits for its turn to be made, and uses up no try", async () => {
+    const trees = createTrees();
+    let making = 0;
+    const stage = stageOf([{ agent: works }], {
+      limits: { startsAtOnce: 1 },
+      agentCap: 8,
+      wrap: (ports) => ({
+        ...ports,
+        worktrees: {
+          ...trees.worktrees,
+          make: (_, unwanted) => {
+            making++;
+            return new Promise((_resolve, reject) => {
+              unwanted?.addEventListener("abort", () => reject(new AppError("conflict", "workspace", "ended")));
+            });
+          },
+        },
+      }),
+    });
+    await stage.start();
+    const runs = [
+      await stage.addAgentRun("one", {}, { worktree: "required" }),
+      await stage.addAgentRun("two", {}, { worktree: "required" }),
+    ];
+    await stage.until(async () => (await attempts(stage, runs[1] ?? "")).length === 1);
+    expect(making).toBe(1);
+    for (const runId of runs.toReversed()) {
+      await stage.store.runs.cancel({ runId, by: "person", reason: "enough", limits: stage.limits });
+      expect(await over(stage, runId, SECOND)).toMatchObject({ status: "cancelled" });
+      expect((await attempts(stage, runId)).every(({ counted }) => !counted)).toBe(true);
+    }
+    expect(making).toBe(1);
+    await stage.until(() => trees.removed.length === 2);
+  });
+
   test("trees that a daemon had no time for are looked at by the next one", async () => {
     const trees = createTrees();
     let die = (): void => {};

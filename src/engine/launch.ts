@@ -55,12 +55,14 @@ export function createLaunches({ ports, weather, hostId, socket, onFull }: Launc
       };
       if (target.kind !== "agent") {
         await spawner.prepare(launch);
+        if (life.tree !== null) await watchMain(life.tree, life.folder);
         return { sessionId: null };
       }
       const order = await orderOf(life, target);
       const since = life.assignment.before?.folder ?? null;
       const { input, agent } = order;
       await spawner.prepare({ ...launch, input, agent, ...(since === null ? {} : { since }) });
+      if (life.tree !== null) await watchMain(life.tree, life.folder);
       return { sessionId: order.sessionId };
     } catch (error) {
       return { unfit: unfit(life, error) };
@@ -87,21 +89,29 @@ export function createLaunches({ ports, weather, hostId, socket, onFull }: Launc
       store.worktrees.begin({ runId: run.id, hostId, cwd, path }),
     );
     if (record.state === "making") {
-      const made = await worktrees.make({ runId: run.id, name, cwd, mode, path: record.path });
+      const { signal } = life.unwanted;
+      if (signal.aborted) return null;
+      const order = {
+        runId: run.id,
+        name,
+        cwd,
+        mode,
+        path: record.path,
+        expected: filesOf(run.target.expect),
+      } as const;
+      const made = await worktrees.make(order, signal);
       const now = await weather.persist("worktrees.made", () => store.worktrees.made({ runId: run.id, made }));
       if (now === null) return null;
       record = now;
     }
     life.tree = record;
-    const place = await worktrees.enter(record);
-    await watchMain(record);
-    return place;
+    return worktrees.enter(record);
   }
 
   /** An agent with a tree of its own has no business in the checkout that it was made from. Nothing fails because that cannot be watched. */
-  async function watchMain(record: WorktreeRecord): Promise<void> {
+  async function watchMain(record: WorktreeRecord, folder: string): Promise<void> {
     try {
-      await worktrees.watch(record);
+      await worktrees.watch(record, folder);
     } catch (error) {
       if (error instanceof Halted) throw error;
       log("warn", "main_unwatched", { run: record.runId, message: String(error) });
@@ -153,6 +163,10 @@ export function createLaunches({ ports, weather, hostId, socket, onFull }: Launc
 
   return { workplace, prepare, unfit };
 }
+
+/** Files that expectations name. */
+const filesOf = (expect: readonly string[]): readonly string[] =>
+  expect.filter((one) => one.startsWith("file:")).map((one) => one.slice("file:".length));
 
 /** What a person reads of a run is its message alone. */
 const withHint = ({ message, hint }: AppError): string => (hint === undefined ? message : `${message}. ${hint}`);

@@ -47,6 +47,8 @@ export interface Life {
   readonly agent: AgentLife | null;
   /** Where it works, when that is a tree of its run's own. */
   tree: WorktreeRecord | null;
+  /** Aborted when it is to end before it has begun: what is being made for it is not wanted any more. */
+  readonly unwanted: AbortController;
 }
 
 /** What is known of the agent of a live attempt, from what it has said so far. */
@@ -118,5 +120,6 @@ export function lifeOf(
           }
         : null,
     tree: assignment.worktree ?? null,
+    unwanted: new AbortController(),
   };
 }

@@ -150,6 +150,7 @@ export function createRunner(options: RunnerOptions): Runner {
       const life = lives.get(id);
       if (life === undefined || life.wish?.by === "fence" || life.outcome !== null) continue;
       life.wish = { by: "fence", message: "its token was taken", inherited: false };
+      life.unwanted.abort();
       life.latch.ring();
     }
   }
@@ -170,9 +171,10 @@ export function createRunner(options: RunnerOptions): Runner {
     let cwd: string | null = null;
     if (life.wish === null && worktreeOf(life.assignment.run.target) !== "off")
       try {
-        cwd = await makes.run(() => launches.workplace(life));
+        cwd = await makes.run(() => launches.workplace(life), life.unwanted.signal);
       } catch (error) {
-        return ended(life, launches.unfit(life, error));
+        const unfit = launches.unfit(life, error);
+        return life.wish === null ? ended(life, unfit) : notWanted(life, life.wish);
       }
     const { target } = life.assignment.run;
     if (target.kind === "agent" && ports.agents.traits(target.provider).serialStarts)
@@ -203,8 +205,12 @@ export function createRunner(options: RunnerOptions): Runner {
     if (life.agent !== null) life.agent.open = null;
   }
 
+  /** It was to end before it had begun. What is not ours any more is not ours to settle. */
+  const notWanted = async (life: Life, wish: EndWish): Promise<boolean> =>
+    wish.by === "fence" || ended(life, notBegun(wish));
+
   async function start(life: Life, cwd: string | null): Promise<boolean> {
-    if (life.wish !== null) return life.wish.by === "fence" || ended(life, notBegun(life.wish));
+    if (life.wish !== null) return notWanted(life, life.wish);
     const ready = await launches.prepare(life, cwd);
     if ("unfit" in ready) return ended(life, ready.unfit);
     const { sessionId } = ready;
@@ -567,6 +573,7 @@ export function createRunner(options: RunnerOptions): Runner {
       const life = lives.get(attemptId);
       if (life === undefined || life.wish !== null) return;
       life.wish = wish;
+      life.unwanted.abort();
       life.latch.ring();
     },
 

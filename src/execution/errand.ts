@@ -16,14 +16,17 @@ export interface Errand {
   /** Bytes of each output that are kept: the first with `head`, else the last. */
   readonly keepBytes: number;
   readonly keep: "head" | "tail";
-  /** From TERM to KILL when the limit ends it. */
+  /** From TERM to KILL when the limit ends it, or `unwanted`. */
   readonly graceMs?: number;
+  /** Ends its whole tree when nobody wants it any more. */
+  readonly unwanted?: AbortSignal;
 }
 
 /** How an errand ended. Nothing of it is left, as far as `report` can say. */
 export interface ErrandEnd {
-  /** null when the limit, a signal or a failure to start ended it. */
+  /** null when the limit, `unwanted`, a signal or a failure to start ended it. */
   readonly exit: number | null;
+  /** The limit ended it. */
   readonly timedOut: boolean;
   readonly stdout: Buffer;
   readonly stderr: Buffer;
@@ -69,16 +72,19 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
     // Read at once: while we have not been told of its end, the pid cannot be another's.
     const leader = child.pid === undefined ? null : table.read(child.pid);
     let timedOut = false;
+    let isUnwanted = false;
     let finished = false;
     const end = async (exit: number | null, fault: string | null) => {
       if (finished) return;
       finished = true;
       clearTimeout(limit);
+      errand.unwanted?.removeEventListener("abort", giveUp);
       const { pid } = child;
       // Before what is left is ended: that ends the pipe too, and says nothing about what would have come.
       const whole = child.stdout.readableEnded;
       let report: EndReport | null = null;
-      if (pid !== undefined && (timedOut || sweep)) {
+      const isCut = timedOut || isUnwanted;
+      if (pid !== undefined && (isCut || sweep)) {
         const since = forks === null ? null : { pid, forks };
         const tree = {
           leader,
@@ -89,13 +95,13 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
           cgroup: null,
           reaper: false,
         };
-        report = await endTree(tree, timedOut ? (errand.graceMs ?? 0) : 0, table).catch(() => null);
+        report = await endTree(tree, isCut ? (errand.graceMs ?? 0) : 0, table).catch(() => null);
       }
       child.stdout.destroy();
       child.stderr.destroy();
       child.stdin.destroy();
       resolve({
-        exit: timedOut ? null : exit,
+        exit: isCut ? null : exit,
         timedOut,
         stdout: stdout.bytes(),
         stderr: stderr.bytes(),
@@ -109,6 +115,12 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
       timedOut = true;
       void end(null, null);
     }, errand.timeoutMs);
+    const giveUp = () => {
+      isUnwanted = true;
+      void end(null, null);
+    };
+    errand.unwanted?.addEventListener("abort", giveUp);
+    if (errand.unwanted?.aborted === true) giveUp();
     child.stdout.on("data", stdout.add);
     child.stderr.on("data", stderr.add);
     // Before anything is written: a child that is gone already answers with EPIPE.

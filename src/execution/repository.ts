@@ -37,6 +37,8 @@ const SETTINGS = [
 ];
 const OPTIONS = SETTINGS.flatMap((setting) => ["-c", setting]);
 const GIT_TIMEOUT_MS = 60_000;
+/** From TERM, at which git takes its locks away, to KILL. */
+const GRACE_MS = 500;
 /** A listing beyond this is compared by what was kept of it. */
 const KEPT_BYTES = 16 * 1024 * 1024;
 
@@ -45,6 +47,8 @@ export interface GitCall {
   readonly input?: string;
   readonly timeoutMs?: number;
   readonly environment?: Readonly<Record<string, string>>;
+  /** Ends it, with its filters and helpers. */
+  readonly unwanted?: AbortSignal;
 }
 
 /** Runs git in a folder without a shell and without questions. */
@@ -67,6 +71,8 @@ export function openGit(
         timeoutMs: call.timeoutMs ?? timeoutMs,
         keepBytes: KEPT_BYTES,
         keep: "head",
+        graceMs: GRACE_MS,
+        ...(call.unwanted === undefined ? {} : { unwanted: call.unwanted }),
       },
       table,
       false,

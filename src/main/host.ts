@@ -137,6 +137,7 @@ export function hostWorktrees(
     ]);
     return openWorktrees({
       root: places.worktrees,
+      runs: places.runs,
       environment: env,
       limits,
       table: openProcessTable(),

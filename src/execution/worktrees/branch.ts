@@ -57,6 +57,23 @@ export async function dropBranch(
   await repository.ask("its branch could not be removed", ["update-ref", "-d", `refs/heads/${branch}`, tip]);
 }
 
+/** How many commits a branch has since `base` that no other branch, tag or remote has; 0 when there is no such branch. Errors: `workspace`. */
+export async function commitsOnlyOn(repository: Workspace, branch: string, base: string | null): Promise<number> {
+  if ((await commitOf(repository, `refs/heads/${branch}`)) === null) return 0;
+  const said = await repository.ask("its commits cannot be counted", [
+    "rev-list",
+    "--count",
+    `refs/heads/${branch}`,
+    ...(base === null ? [] : [`^${base}`]),
+    "--not",
+    `--exclude=${branch}`,
+    "--branches",
+    "--tags",
+    "--remotes",
+  ]);
+  return Number(said);
+}
+
 /** Whether another tree works on a branch. @param except the tree that it was made for */
 async function isCheckedOut(repository: Workspace, branch: string, except: string): Promise<boolean> {
   const list = await repository.ask("its trees cannot be listed", ["worktree", "list", "--porcelain", "-z"]);

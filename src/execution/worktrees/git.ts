@@ -42,8 +42,8 @@ export interface Workspace {
   ask(doing: string, arguments_: readonly string[], call?: GitCall): Promise<string>;
 }
 
-/** Opens git in a folder. */
-export type GitAt = (folder: string) => Workspace;
+/** Opens git in a folder. @param unwanted ends what it runs there */
+export type GitAt = (folder: string, unwanted?: AbortSignal) => Workspace;
 
 /** The limits of calls of git. */
 export type GitLimits = Pick<Limits, "gitMs" | "gitFetchMs" | "gitCheckoutMs">;
@@ -58,8 +58,9 @@ export function openGitAt(
     ...composeEnvironment({ daemon, target: { env: {}, envPass: PASSED }, secrets: {}, variables: {} }),
     ...IDENTITY,
   };
-  return (folder) => {
-    const run = openGit(folder, environment, table, limits.gitMs);
+  return (folder, unwanted) => {
+    const git = openGit(folder, environment, table, limits.gitMs);
+    const run: Git = unwanted === undefined ? git : (words, call = {}) => git(words, { unwanted, ...call });
     return {
       folder,
       environment,
@@ -68,6 +69,7 @@ export function openGitAt(
       async ask(doing, arguments_, call = {}) {
         for (let tries = 1, pauseMs = LOCK_FIRST_PAUSE_MS; ; tries++) {
           const end = await run(arguments_, call);
+          if (unwanted?.aborted === true) throw workspaceError(`${doing}: it is not wanted any more`, { path: folder });
           if (end.exit === 0 && !end.cut) return printed(end);
           if (end.exit === 0) throw workspaceError(`${doing}: git says too much to be read`, { path: folder });
           if (tries < LOCK_TRIES && isLocked(end)) {

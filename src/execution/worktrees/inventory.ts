@@ -34,6 +34,10 @@ export interface Inventory {
   readonly tips: readonly string[];
   /** Repositories inside it that hold work, as paths in it. */
   readonly nested: readonly string[];
+  /** Files that its run was to leave and that git ignores. */
+  readonly expected: readonly string[];
+  /** What else git ignores and what goes with the tree; a folder with all that is in it as one, with `/` at the end. */
+  readonly ignored: readonly string[];
   /** It could not be looked at as a whole, so nothing of it is certain. */
   readonly blind: boolean;
 }
@@ -68,12 +72,12 @@ export async function takeInventory(path: string, origins: Origins, eyes: Eyes):
     const occupants = await occupantsOf(real, eyes.table);
     const { findings, ...rest } = await lookInside(real, origins, eyes);
     const holds = [...occupants.map(({ pid, program }) => `pid ${pid} works in it (${program})`), ...findings];
-    const { commits, diffStat, tips, nested } = rest;
-    return { state: { there: "whole", holds, commits, diffStat }, occupants, tips, nested, blind: false };
+    const { commits, diffStat, ...more } = rest;
+    return { state: { there: "whole", holds, commits, diffStat }, occupants, ...more, blind: false };
   } catch (error) {
     if (!(error instanceof AppError) && !isSystemError(error)) throw error;
     const why = `could not be looked at: ${error.message}`;
-    return blank({ there: "whole", holds: [why], commits: 0, diffStat: null }, true);
+    return blank({ there: "whole", holds: [why], commits: 0, diffStat: null, blind: true }, true);
   }
 }
 
@@ -82,6 +86,8 @@ const blank = (state: WorktreeState, blind: boolean): Inventory => ({
   occupants: [],
   tips: [],
   nested: [],
+  expected: [],
+  ignored: [],
   blind,
 });
 
@@ -93,6 +99,8 @@ interface Inside {
   readonly diffStat: string | null;
   readonly tips: readonly string[];
   readonly nested: readonly string[];
+  readonly expected: readonly string[];
+  readonly ignored: readonly string[];
 }
 
 async function lookInside(tree: string, origins: Origins, eyes: Eyes): Promise<Inside> {
@@ -103,13 +111,17 @@ async function lookInside(tree: string, origins: Origins, eyes: Eyes): Promise<I
   const base = origins.base ?? marker?.base ?? null;
   const status = await readStatus(git);
   const stashes = await ownStashes(git, branch);
-  const nested = await nestedWithWork(git, status.untracked, eyes);
+  const ignored = await listFiles(git, "--others", "--ignored", "--exclude-standard", "--directory");
+  const nested = await nestedWithWork(git, status.untracked, ignored, eyes);
   const commits = await ownCommits(git, branch, base);
   const untouched = marker?.untouched ?? null;
   const changed =
     status.changed.length > 0 && untouched !== null && (await readRepository(git.run))?.digest === untouched
       ? []
       : status.changed;
+  const isIgnored = (path: string) =>
+    ignored.some((one) => path === one || (one.endsWith("/") && path.startsWith(one))) && existsSync(join(tree, path));
+  const expected = (marker?.expected ?? []).filter(isIgnored);
   const locked = readText(join(gitFolder, "locked"));
   const findings = [
     ...new Set(UNDER_WAY.filter(([file]) => existsSync(join(gitFolder, file))).map(([, what]) => what)),
@@ -119,6 +131,7 @@ async function lookInside(tree: string, origins: Origins, eyes: Eyes): Promise<I
       : [`${count(commits.own, "commit")} of its own${commits.adrift ? " on no branch" : ""}`]),
     ...told(changed, "uncommitted change"),
     ...told(status.untracked, "untracked file"),
+    ...told(expected, "expected file", " that git ignores"),
     ...(stashes.length === 0
       ? []
       : [stashes.length === 1 ? "1 stash made in it" : `${stashes.length} stashes made in it`]),
@@ -131,15 +144,21 @@ async function lookInside(tree: string, origins: Origins, eyes: Eyes): Promise<I
     diffStat: stat === "" ? null : stat,
     tips: [...new Set([...commits.tips, ...stashes])],
     nested,
+    expected,
+    ignored,
   };
 }
 
 const count = (number: number, what: string): string => `${number} ${what}${number === 1 ? "" : "s"}`;
 
-function told(paths: readonly string[], what: string): readonly string[] {
-  if (paths.length === 0) return [];
+function told(paths: readonly string[], what: string, which = ""): readonly string[] {
+  return paths.length === 0 ? [] : [`${count(paths.length, what)}${which} (${namesOf(paths)})`];
+}
+
+/** The first of some paths, in one line. */
+export function namesOf(paths: readonly string[]): string {
   const names = paths.slice(0, NAMES_TOLD).map((path) => path.replaceAll(/[\u0000-\u001f\u007f]/g, "?"));
-  return [`${count(paths.length, what)} (${names.join(", ")}${paths.length > NAMES_TOLD ? ", ..." : ""})`];
+  return `${names.join(", ")}${paths.length > NAMES_TOLD ? ", ..." : ""}`;
 }
 
 /** The tree's part of its repository. Errors: `workspace` when `tree` is not the top of a linked tree, as after somebody removed its `.git`. */
@@ -288,19 +307,28 @@ async function ownStashes(git: Workspace, branch: string | null): Promise<readon
     .filter((id) => id !== "");
 }
 
+async function listFiles(git: Workspace, ...options: string[]): Promise<readonly string[]> {
+  const said = await git.ask("its files cannot be listed", ["ls-files", "-z", ...options]);
+  return said.split("\0").filter((entry) => entry !== "");
+}
+
 /** Repositories inside the tree, wherever git itself does not look, that hold something. */
-async function nestedWithWork(git: Workspace, untracked: readonly string[], eyes: Eyes): Promise<readonly string[]> {
-  const list = async (...options: string[]) =>
-    (await git.ask("its files cannot be listed", ["ls-files", "-z", ...options])).split("\0");
-  const submodules = (await list("-s"))
+async function nestedWithWork(
+  git: Workspace,
+  untracked: readonly string[],
+  ignored: readonly string[],
+  eyes: Eyes,
+): Promise<readonly string[]> {
+  const submodules = (await listFiles(git, "-s"))
     .filter((entry) => SUBMODULE.test(entry))
     .map((entry) => entry.split("\t")[1] ?? "");
-  const ignored = (await list("--others", "--ignored", "--exclude-standard", "--directory")).filter((path) =>
-    path.endsWith("/"),
-  );
   const found = [
     ...submodules.filter((path) => existsSync(join(git.folder, path, ".git"))),
-    ...(await repositoriesBelow(git.folder, ignored, eyes)),
+    ...(await repositoriesBelow(
+      git.folder,
+      ignored.filter((path) => path.endsWith("/")),
+      eyes,
+    )),
   ];
   const held: string[] = [];
   for (const path of found) if (await holdsWork(join(git.folder, path), eyes)) held.push(path);

@@ -15,6 +15,8 @@ const markerFile = z.object({
   branch: z.string().nullable(),
   /** Digest of what git called changed in the untouched tree (line ends, filters); null when nothing was. */
   untouched: z.string().nullable(),
+  /** Files that its run is to leave, as paths in the tree. */
+  expected: z.array(z.string()).optional(),
 });
 
 /** Written before a branch is made, so that a tree whose row is lost can still be understood. */

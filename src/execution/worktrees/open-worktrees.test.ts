@@ -24,7 +24,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { defaultLimits } from "../../core/limits.ts";
 import type { MadeWorktree, WorktreeOrder } from "../../core/ports.ts";
 import type { WorktreeRecord } from "../../core/records.ts";
-import { openProcessTable } from "../processes.ts";
+import { isAlive, openProcessTable } from "../processes.ts";
+import { fingerprint } from "../scrub.ts";
 import { type HostWorktrees, openWorktrees, type WorktreesOptions } from "./open-worktrees.ts";
 
 const table = openProcessTable();
@@ -59,6 +60,7 @@ const git = (cwd: string, ...args: string[]): string =>
 const open = (more: Partial<WorktreesOptions> = {}): HostWorktrees =>
   openWorktrees({
     root,
+    runs: join(folder, "runs"),
     environment: environment(),
     limits: defaultLimits,
     table,
@@ -865,7 +867,7 @@ describe("to go on in a tree", () => {
     const record = await makeTree(shop);
     writeFileSync(join(shop, "mine"), "x");
     expect(await trees.escaped(record), "nothing was noted").toBeNull();
-    await trees.watch(record);
+    await trees.watch(record, "att_1.1");
     commit(record.path);
     expect(await trees.escaped(record)).toBeNull();
     appendFileSync(join(shop, "README.md"), "escaped\n");
@@ -875,7 +877,7 @@ describe("to go on in a tree", () => {
     expect(await open().escaped(record), "a later daemon has what an earlier one noted").toEqual(changed);
     git(shop, "commit", "-qam", "escaped");
     expect(await trees.escaped(record)).toEqual({ headMoved: true, paths: ["mine"], count: 1 });
-    await trees.watch(record);
+    await trees.watch(record, "att_1.1");
     expect(await trees.escaped(record), "the next attempt begins with what is there").toBeNull();
     rmSync(join(shop, "mine"));
     expect(await trees.escaped(record)).toEqual({ headMoved: false, paths: ["mine"], count: 1 });
@@ -891,13 +893,13 @@ describe("to go on in a tree", () => {
     const shop = repository();
     git(shop, "worktree", "add", "-q", "--detach", join(folder, "mine"));
     const record = await makeTree(join(folder, "mine"));
-    await trees.watch(record);
+    await trees.watch(record, "att_1.1");
     appendFileSync(join(folder, "mine/README.md"), "escaped\n");
     appendFileSync(join(shop, "README.md"), "escaped\n");
     expect((await trees.escaped(record))?.paths).toEqual([join(folder, "mine/README.md"), "README.md"].toSorted());
 
     const bare = await makeTree(join(folder, "shop.git"), { runId: `${RUN}2` });
-    await trees.watch(bare);
+    await trees.watch(bare, "att_1.1");
     expect(await trees.escaped(bare)).toBeNull();
     expect(await trees.remove(bare, false)).toMatchObject({ removed: true });
   });
@@ -958,6 +960,142 @@ test.skipIf(!mayMount)(
   },
 );
 
+describe("what somebody met who had never seen it", () => {
+  /** A repository whose checkout never ends by itself; its filter writes its pid first. */
+  function endless(): { shop: string; filter: () => number } {
+    const shop = repository();
+    writeFileSync(join(folder, "filter"), `#!/bin/sh\necho $$ > ${folder}/pid\nsleep 300 & wait\ncat\n`, {
+      mode: 0o755,
+    });
+    git(shop, "config", "filter.slow.smudge", join(folder, "filter"));
+    writeFileSync(join(shop, ".gitattributes"), "*.bin filter=slow\n");
+    writeFileSync(join(shop, "a.bin"), "x\n");
+    git(shop, "add", "-A");
+    git(shop, "commit", "-q", "-m", "slow");
+    git(shop, "push", "-q", "origin", "main");
+    return { shop, filter: () => Number(readFileSync(join(folder, "pid"), "utf8")) };
+  }
+  const until = async (condition: () => boolean): Promise<void> => {
+    const deadline = performance.now() + 20_000;
+    while (!condition() && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 10));
+    expect(condition()).toBe(true);
+  };
+
+  test("a tree in the making that nobody wants any more: its git ends with all it started, and nothing is left", async () => {
+    const { shop, filter } = endless();
+    const stop = new AbortController();
+    const order = orderFor(shop);
+    const made = trees.make(order, stop.signal);
+    await until(() => existsSync(join(folder, "pid")) && filter() > 0);
+    const at = performance.now();
+    stop.abort();
+    await expect(made).rejects.toThrow(/not wanted any more/);
+    expect(performance.now() - at).toBeLessThan(5000);
+    expect(isAlive(table.read(filter()))).toBe(false);
+    expect(existsSync(order.path)).toBe(false);
+    expect(registered(shop)).toEqual([shop]);
+    expect(branches(shop)).toEqual(["main"]);
+  });
+
+  test("a fetch that several wait for goes on while one of them wants it, and ends with the last", async () => {
+    const shop = repository();
+    writeFileSync(join(folder, "ssh"), `#!/bin/sh\necho $$ >> ${folder}/ssh-pids\nsleep 300 & wait\n`, { mode: 0o755 });
+    git(shop, "config", "core.sshCommand", join(folder, "ssh"));
+    git(shop, "remote", "set-url", "origin", "ssh://nobody@drover.invalid/x.git");
+    const pids = () =>
+      existsSync(join(folder, "ssh-pids")) ? readFileSync(join(folder, "ssh-pids"), "utf8").trim().split("\n") : [];
+    const [one, two] = [new AbortController(), new AbortController()];
+    // The first round is the first's alone; the two after it share one.
+    const first = trees.make(orderFor(shop, { runId: `${RUN}1` }), one.signal);
+    await until(() => pids().length === 1);
+    const second = trees.make(orderFor(shop, { runId: `${RUN}2` }), two.signal);
+    two.abort();
+    await expect(second).rejects.toThrow(/not wanted/);
+    expect(isAlive(table.read(Number(pids()[0])))).toBe(true);
+    one.abort();
+    await expect(first).rejects.toThrow(/not wanted/);
+    await until(() => !isAlive(table.read(Number(pids()[0]))));
+    expect(pids()).toHaveLength(1);
+  });
+
+  test("a file that its run was to leave keeps it although git ignores it, and is kept when it is given up", async () => {
+    const shop = repository();
+    const record = await makeTree(join(shop, "api"), { expected: ["../ignored/report.txt", "none.txt"] });
+    expect(await trees.look(record)).toMatchObject({ holds: [] });
+    mkdirSync(join(record.path, "ignored"));
+    writeFileSync(join(record.path, "ignored/report.txt"), "evidence\n");
+    expect(await trees.remove(record, false)).toMatchObject({
+      removed: false,
+      state: { holds: ["1 expected file that git ignores (ignored/report.txt)"] },
+    });
+    expect(await trees.remove(record, true)).toMatchObject({ removed: true });
+    expect(git(shop, "show", `refs/drover/rescue/${RUN}:ignored/report.txt`)).toBe("evidence");
+  });
+
+  test("what git ignores goes with a tree that holds nothing else, and is said", async () => {
+    const record = await makeTree(repository());
+    mkdirSync(join(record.path, "ignored/deep"), { recursive: true });
+    writeFileSync(join(record.path, "ignored/deep/cache"), "x");
+    expect(await trees.remove(record, false)).toMatchObject({
+      removed: true,
+      note: "1 path that git ignores went with it (ignored/)",
+    });
+  });
+
+  test("a tree that its agent removed after a commit: the branch holds it, until somebody gives it up", async () => {
+    const shop = repository();
+    const record = await makeTree(shop);
+    commit(record.path);
+    const tip = git(record.path, "rev-parse", "HEAD");
+    git(shop, "worktree", "remove", record.path);
+    const holds = ["1 commit of its own on the branch drover/nightly/wxyz12; its folder was removed"];
+    expect(await trees.look(record)).toMatchObject({ there: "gone", holds, commits: 1 });
+    expect(await trees.remove(record, false)).toMatchObject({ removed: false, state: { holds } });
+    expect(branches(shop)).toContain("drover/nightly/wxyz12");
+    expect(await trees.remove(record, true)).toMatchObject({ removed: true });
+    expect(git(shop, "rev-parse", `refs/drover/rescue/${RUN}`)).toBe(tip);
+    expect(branches(shop)).toEqual(["main"]);
+  });
+
+  test("a tree that somebody took away is not said to have held nothing, and one that never was made neither", async () => {
+    const shop = repository();
+    const record = await makeTree(shop);
+    rmSync(record.path, { recursive: true });
+    expect(await trees.remove(record, false)).toMatchObject({
+      removed: true,
+      note: "its folder had been removed by somebody else",
+    });
+    expect(await trees.remove(recordOf(orderFor(shop), null), false)).toMatchObject({ note: "it was never made" });
+  });
+
+  test("a tree that git does not know any more is said to be blind, so that nobody is led to give it up", async () => {
+    const record = await makeTree(repository());
+    rmSync(join(record.path, ".git"));
+    expect(await trees.look(record)).toMatchObject({ there: "whole", blind: true });
+    await expect(trees.remove(record, true)).rejects.toMatchObject({ hint: expect.stringContaining("by hand") });
+    rmSync(record.path, { recursive: true });
+    expect(await trees.remove(record, false)).toMatchObject({ removed: true });
+  });
+
+  test("a secret in the name of a file is told nowhere", async () => {
+    const shop = repository();
+    const canary = "canary-7f3a91";
+    const record = await makeTree(shop);
+    mkdirSync(join(folder, "runs/att_1.1"), { recursive: true });
+    writeFileSync(join(folder, "runs/att_1.1/scrub"), JSON.stringify(fingerprint([canary])));
+    await trees.watch(record, "att_1.1");
+    for (const place of [record.path, shop]) writeFileSync(join(place, `leak-${canary}.txt`), "x");
+    mkdirSync(join(record.path, `nested-${canary}`));
+    git(join(record.path, `nested-${canary}`), "init", "-q");
+    const told = [await trees.look(record), await trees.remove(record, false), await trees.escaped(record)];
+    const refused = await trees.remove(record, true).catch((error: unknown) => String(error));
+    expect(JSON.stringify([told, refused, said])).not.toContain(canary);
+    expect(JSON.stringify(told[2])).toContain("leak-[secret].txt");
+    expect(JSON.stringify(told[0])).toContain("leak-[secret].txt");
+    expect(refused).toContain("nested-[secret]");
+  });
+});
+
 /** Every so manieth call of git is the one that kills; 1 for all of them, which takes minutes. */
 const EVERY = Number(process.env["DROVER_KILL_EVERY"] ?? 6);
 
@@ -973,7 +1111,7 @@ describe("kill -9 at any call of git", () => {
       stdin: {
         contents: `
           import { openWorktrees } from "./open-worktrees.ts";
-          import { openProcessTable } from "../processes.ts";
+          import { isAlive, openProcessTable } from "../processes.ts";
           import { defaultLimits } from "../../core/limits.ts";
           const { root, what, argument, discard } = JSON.parse(process.argv[2]);
           const trees = openWorktrees({ root, environment: process.env, limits: defaultLimits, table: openProcessTable(), log: () => {} });

@@ -1,11 +1,11 @@
 /** Worktrees by the real git: made so that a death at any moment leaves nothing in the way, removed only when they hold nothing. */
 import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, renameSync, rmdirSync } from "node:fs";
 import { statfs } from "node:fs/promises";
-import { basename, dirname, join, normalize, relative, resolve, sep } from "node:path";
+import { basename, dirname, isAbsolute, join, normalize, relative, resolve, sep } from "node:path";
 import { AppError } from "../../core/errors.ts";
 import type { Escape } from "../../core/escape.ts";
 import type { Limits } from "../../core/limits.ts";
-import type { MadeWorktree, WorktreeOrder, WorktreeState, Worktrees } from "../../core/ports.ts";
+import type { MadeWorktree, RemovedWorktree, WorktreeOrder, WorktreeState, Worktrees } from "../../core/ports.ts";
 import type { WorktreeRecord } from "../../core/records.ts";
 import { isFull, statOf } from "../attempt-folder.ts";
 import type { ProcessTable } from "../processes.ts";
@@ -13,11 +13,12 @@ import { readRepository } from "../repository.ts";
 import { endAbandonedGit } from "./abandoned.ts";
 import { condemn, recover, removeFolder, setAside } from "./aside.ts";
 import { chooseBase, commitOf, fetchOrigin, type Origin } from "./base.ts";
-import { dropBranch, takeBranch } from "./branch.ts";
+import { commitsOnlyOn, dropBranch, takeBranch } from "./branch.ts";
 import { type GitLimits, noSpaceForTree, openGitAt, type Workspace, workspaceError } from "./git.ts";
 import {
   type Eyes,
   type Inventory,
+  namesOf,
   originsOf,
   ownCommits,
   ownGitFolder,
@@ -30,6 +31,7 @@ import { placeOf } from "./names.ts";
 import { type Occupant, occupantsOf } from "./occupants.ts";
 import { commonOf, isThere, isUnknown, locate, type Place, realPlace, treesBelow } from "./place.ts";
 import { rescue, rescueCommit } from "./rescue.ts";
+import { censored, censorOf, keepFingerprints } from "./secrets-of-tree.ts";
 import { queues, shared } from "./turns.ts";
 
 /** What the worktrees of a host need. */
@@ -41,6 +43,8 @@ export interface WorktreesOptions {
   readonly limits: Pick<Limits, keyof GitLimits>;
   readonly table: ProcessTable;
   readonly log: (message: string) => void;
+  /** Folder of all attempts. */
+  readonly runs: string;
 }
 
 /** A tree below the root that no record knows, in the form of a record whose run is not known. */
@@ -65,12 +69,12 @@ const SUBMODULES_FILE = ".gitmodules";
 
 /** The worktrees of this host. One for each process and root: makes and removals on one repository wait for each other. */
 export function openWorktrees(options: WorktreesOptions): HostWorktrees {
-  const { root, limits, table, log } = options;
+  const { root, limits, table, log, runs } = options;
   const at = openGitAt(options.environment, table, limits);
   const eyes: Eyes = { at, table, limits, environment: at(root).environment };
   /** By a tree's path: what is done to one tree. By a repository: writes to what its trees share, always inside the other. */
   const inTurn = queues();
-  const fetches = new Map<string, () => Promise<Origin>>();
+  const fetches = new Map<string, (unwanted?: AbortSignal) => Promise<Origin>>();
   /** Trees that were made lately, or are being made, and when. */
   const young = new Map<string, number>();
 
@@ -85,18 +89,18 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
   };
 
   /** Fetches once for all who ask while a fetch is awaited, but never with one that began before they asked. */
-  const fetchFor = ({ common }: Place): Promise<Origin> => {
+  const fetchFor = ({ common }: Place, unwanted: AbortSignal | undefined): Promise<Origin> => {
     let fetch = fetches.get(common);
     if (fetch === undefined) {
-      fetch = shared(() => fetchOrigin(at(common), limits));
+      fetch = shared((byNobody) => fetchOrigin(at(common, byNobody), limits));
       fetches.set(common, fetch);
     }
-    return fetch();
+    return unless(unwanted, fetch(unwanted));
   };
 
-  const make = async (order: WorktreeOrder): Promise<MadeWorktree | null> => {
+  const make = async (order: WorktreeOrder, unwanted?: AbortSignal): Promise<MadeWorktree | null> => {
     await recovered();
-    const place = await locate(order.cwd, at);
+    const place = await locate(order.cwd, (folder) => at(folder, unwanted));
     if (place === null) {
       if (order.mode === "auto") return null;
       throw workspaceError(`${order.cwd} is in no git repository`, {
@@ -112,7 +116,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       remember(path);
       await clear(path, place.common, order.runId);
       try {
-        return await build(order, place, path);
+        return await build(order, place, path, unwanted);
       } catch (error) {
         await clear(path, place.common, order.runId).catch((again: unknown) =>
           log(`the worktree ${path} could not be cleared: ${String(again)}`),
@@ -131,8 +135,13 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
   };
 
   /** Every step can be the last one: the branch comes at the end, in one write, so until then there is nothing but the tree. */
-  const build = async (order: WorktreeOrder, place: Place, path: string): Promise<MadeWorktree> => {
-    const base = await chooseBase(place.git, await fetchFor(place));
+  const build = async (
+    order: WorktreeOrder,
+    place: Place,
+    path: string,
+    unwanted: AbortSignal | undefined,
+  ): Promise<MadeWorktree> => {
+    const base = await chooseBase(place.git, await fetchFor(place, unwanted));
     const { git, common } = place;
     // By `--detach` no branch and no configuration is written.
     await inTurn(common, () =>
@@ -146,7 +155,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
         base.commit,
       ]),
     );
-    const tree = at(path);
+    const tree = at(path, unwanted);
     const gitFolder = await ownGitFolder(tree, path);
     const marker: Marker = {
       runId: order.runId,
@@ -155,6 +164,9 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       baseNote: base.note,
       branch: null,
       untouched: null,
+      expected: (order.expected ?? [])
+        .map((file) => normalize(join(place.prefix, isAbsolute(file) ? relative(order.cwd, file) : file)))
+        .filter((file) => file !== "." && file !== ".." && !file.startsWith(`..${sep}`)),
     };
     writeMarker(gitFolder, marker);
     await checkOut(tree, base.commit);
@@ -265,10 +277,18 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
   const inventoryOf = async (record: WorktreeRecord): Promise<Inventory> => {
     if (!isThere(root)) {
       const why = `could not be looked at: ${root} is not there`;
-      const state: WorktreeState = { there: "whole", holds: [why], commits: 0, diffStat: null };
-      return { state, occupants: [], tips: [], nested: [], blind: true };
+      const state: WorktreeState = { there: "whole", holds: [why], commits: 0, diffStat: null, blind: true };
+      return { state, occupants: [], tips: [], nested: [], expected: [], ignored: [], blind: true };
     }
-    return takeInventory(record.path, record, eyes);
+    const found = await takeInventory(record.path, record, eyes);
+    if (found.state.there === "whole" || record.branch === null) return found;
+    // Without its folder there may still be the branch, and nobody would look for it.
+    const common = await commonFor(record);
+    const commits = common === null ? 0 : await commitsOnlyOn(at(common), record.branch, record.base);
+    if (commits === 0) return found;
+    const which = commits === 1 ? "1 commit" : `${commits} commits`;
+    const holds = [`${which} of its own on the branch ${record.branch}; its folder was removed`];
+    return { ...found, state: { ...found.state, holds, commits } };
   };
 
   const look = async (record: WorktreeRecord): Promise<WorktreeState> => {
@@ -283,9 +303,10 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
   };
 
   /** The main checkout, and the one that the run was to work in where that is another. */
-  const watch = async (record: WorktreeRecord): Promise<void> => {
+  const watch = async (record: WorktreeRecord, folder: string): Promise<void> => {
     const gitFolder = gitFolderOf(record.path);
     if (gitFolder === null || record.repository === null) return;
+    keepFingerprints(gitFolder, join(runs, folder));
     const place = isThere(record.cwd) ? await locate(record.cwd, at) : null;
     const checkouts = new Set([record.repository, ...(place === null ? [] : [place.git.folder])]);
     await noteCheckouts(gitFolder, [...checkouts], at);
@@ -293,7 +314,10 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
 
   const escaped = async (record: WorktreeRecord): Promise<Escape | null> => {
     const gitFolder = gitFolderOf(record.path);
-    return gitFolder === null || record.repository === null ? null : changesSince(gitFolder, record.repository, at);
+    if (gitFolder === null || record.repository === null) return null;
+    const changes = await changesSince(gitFolder, record.repository, at);
+    const censor = censorOf(gitFolder);
+    return changes === null ? null : { ...changes, paths: changes.paths.map(censor) };
   };
 
   const remove: Worktrees["remove"] = async (record, discard) => {
@@ -313,30 +337,36 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     return commonOf(at(from)).catch(() => null);
   };
 
-  const removeUnmade = async (record: WorktreeRecord, common: string | null) => {
+  const removeUnmade = async (record: WorktreeRecord, common: string | null): Promise<RemovedWorktree> => {
     try {
       if (common !== null) await clear(realPlace(record.path), common, record.runId);
       else if (existsSync(record.path)) throw workspaceError("its repository is not there");
       removeParent(record.path);
-      return { removed: true, state: NOTHING };
+      return { removed: true, state: NOTHING, note: "it was never made" };
     } catch (error) {
       if (!(error instanceof AppError)) throw error;
       return { removed: false, state: { ...NOTHING, there: "whole" as const, holds: [error.message] } };
     }
   };
 
-  const removeMade = async (record: WorktreeRecord, common: string | null, discard: boolean) => {
+  const removeMade = async (
+    record: WorktreeRecord,
+    common: string | null,
+    discard: boolean,
+  ): Promise<RemovedWorktree> => {
     const first = await inventoryOf(record);
     const kept = { removed: false, state: first.state };
     if (first.state.there === "gone") {
-      await forgetGone(record, common);
-      return { removed: true, state: first.state };
+      if (first.state.holds.length > 0 && !discard) return kept;
+      const refs = await forgetGone(record, common, first.state.holds.length > 0);
+      const rescued = refs.length === 0 ? "" : `; what only it had is kept under ${refs.join(", ")}`;
+      return { removed: true, state: first.state, note: `its folder had been removed by somebody else${rescued}` };
     }
     if (first.occupants.length > 0 || (first.state.holds.length > 0 && !discard)) return kept;
     if (first.blind || common === null)
       throw workspaceError(`${record.path} ${first.state.holds.join(", ")}; nothing of it could be kept`, {
         path: record.path,
-        hint: "Look at it, and remove it by hand.",
+        hint: BY_HAND,
       });
     if (first.nested.length > 0)
       throw workspaceError(`${record.path} holds ${namesOfNested(first.nested)}, which git cannot keep`, {
@@ -350,6 +380,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     // down where it finds a tree, has just been in it at its own place.
     const aside = setAside(root, path);
     let last: Inventory;
+    let note: string | null = null;
     try {
       last = await takeInventory(aside, record, eyes);
       const mayGo =
@@ -364,7 +395,9 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       if (last.state.holds.length > 0) {
         const name = record.runId === "" ? basename(path) : record.runId;
         const { holds } = last.state;
-        const ref = await rescue(at(aside), gitFolder, { name, holds, tips: last.tips }, limits);
+        const { tips, expected } = last;
+        const ref = await rescue(at(aside), gitFolder, { name, holds, tips, ignored: expected }, limits);
+        note = `given up; what it held is kept under ${ref}`;
         log(`the worktree ${path} is given up; what it held is kept under ${ref}`);
       }
     } catch (error) {
@@ -380,31 +413,52 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     await removeFolder(decided, log);
     removeParent(record.path);
     young.delete(path);
-    return { removed: true, state: last.state };
+    const { expected, ignored } = last;
+    const lost = ignored.filter((one) => !expected.includes(one));
+    if (lost.length > 0) {
+      const more = `${lost.length} ${lost.length === 1 ? "path" : "paths"} that git ignores went with it (${namesOf(lost)})`;
+      note = note === null ? more : `${note}; ${more}`;
+    }
+    return { removed: true, state: last.state, note };
   };
 
-  /** Takes the traces of a tree away that somebody else removed. What only its HEAD had is kept. */
-  const forgetGone = async (record: WorktreeRecord, common: string | null): Promise<void> => {
+  /**
+   * Takes the traces of a tree away that somebody else removed. What only its HEAD had is kept, and of a branch that is given
+   * up all of it. Answers the refs.
+   */
+  const forgetGone = async (
+    record: WorktreeRecord,
+    common: string | null,
+    given: boolean,
+  ): Promise<readonly string[]> => {
+    const refs: string[] = [];
     try {
       rmdirSync(record.path);
     } catch {
       // it was not even an empty folder
     }
-    if (common === null) return;
+    if (common === null) return refs;
     const path = realPlace(record.path);
+    const name = record.runId || basename(path);
     await inTurn(common, async () => {
       const registered = registrationsOf(common, path);
       for (const gitFolder of registered) {
         const inside = at(gitFolder);
         const head = await commitOf(inside, "HEAD");
         if (head === null || !(await ownCommits(inside, null, record.base)).adrift) continue;
-        const ref = await rescueCommit(inside, record.runId || basename(path), head);
-        if (ref !== null) log(`the worktree ${path} is gone; its last commit is kept under ${ref}`);
+        const ref = await rescueCommit(inside, name, head);
+        if (ref === null) continue;
+        refs.push(ref);
+        log(`the worktree ${path} is gone; its last commit is kept under ${ref}`);
       }
-      await dropBranch(at(common), { ...record, given: false, tree: path });
+      const tip = given ? await commitOf(at(common), `refs/heads/${record.branch ?? ""}`) : null;
+      const kept = tip === null ? null : await rescueCommit(at(common), name, tip);
+      if (kept !== null) refs.push(kept);
+      await dropBranch(at(common), { ...record, given, tree: path });
       for (const gitFolder of registered) await unregister(gitFolder);
     });
     removeParent(record.path);
+    return refs;
   };
 
   const strays = async (known: readonly string[]): Promise<readonly StrayWorktree[]> => {
@@ -417,7 +471,8 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       const record = await recordOf(path);
       const { state } = await inTurn(realPlace(path), () => inventoryOf(record));
       const { commits, diffStat } = state;
-      found.push({ record: { ...record, commits, diffStat }, state });
+      const told = withoutSecrets(state, censorOf(gitFolderOf(path)));
+      found.push({ record: { ...record, commits, diffStat }, state: told });
     }
     return found;
   };
@@ -463,12 +518,25 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
 
   return {
     place: (order) => placeOf(root, order),
-    make: (order) => inWords("the worktree could not be made", order.path, () => make(order)),
+    make: (order, unwanted) =>
+      inWords("the worktree could not be made", order.path, () =>
+        make(order, unwanted).catch((error: unknown) => {
+          // A git that was ended says anything, or nothing.
+          throw unwanted?.aborted === true ? notWanted() : error;
+        }),
+      ),
     enter: (record) => inWords("the worktree cannot be entered", record.path, () => enter(record)),
-    look: (record) => inWords("the worktree cannot be looked at", record.path, () => look(record)),
-    watch: (record) => inWords("the main checkout cannot be watched", record.path, () => watch(record)),
+    look: (record) =>
+      inWords("the worktree cannot be looked at", record.path, async (censor) =>
+        withoutSecrets(await look(record), censor),
+      ),
+    watch: (record, folder) => inWords("the main checkout cannot be watched", record.path, () => watch(record, folder)),
     escaped: (record) => inWords("the main checkout cannot be looked at", record.path, () => escaped(record)),
-    remove: (record, discard) => inWords("the worktree cannot be removed", record.path, () => remove(record, discard)),
+    remove: (record, discard) =>
+      inWords("the worktree cannot be removed", record.path, async (censor) => {
+        const { state, note = null, ...answer } = await remove(record, discard);
+        return { ...answer, state: withoutSecrets(state, censor), note: note === null ? null : censor(note) };
+      }),
     strays,
     lacks: (cwd, file) => inWords("the repository cannot be looked at", cwd, () => lacks(cwd, file)),
   };
@@ -476,7 +544,27 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
 
 const NOTHING: WorktreeState = { there: "gone", holds: [], commits: 0, diffStat: null };
 
-const namesOf = (occupants: readonly Occupant[]): string =>
+const BY_HAND =
+  "Look at it, and remove the folder by hand; `drover worktree prune` then takes it off the list, and keeps what its branch holds.";
+
+const withoutSecrets = (state: WorktreeState, censor: (text: string) => string): WorktreeState => ({
+  ...state,
+  holds: state.holds.map(censor),
+});
+
+const notWanted = (): AppError => workspaceError("the worktree is not wanted any more");
+
+/** Waits for something only as long as it is wanted. Errors: those of `work`, `workspace`. */
+function unless<T>(unwanted: AbortSignal | undefined, work: Promise<T>): Promise<T> {
+  if (unwanted === undefined) return work;
+  return new Promise((resolve, reject) => {
+    if (unwanted.aborted) reject(notWanted());
+    unwanted.addEventListener("abort", () => reject(notWanted()), { once: true });
+    work.then(resolve, reject);
+  });
+}
+
+const programsOf = (occupants: readonly Occupant[]): string =>
   occupants.map(({ pid, program }) => `pid ${pid} works in it (${program})`).join(", ");
 
 const namesOfNested = (paths: readonly string[]): string =>
@@ -493,13 +581,19 @@ function mend({ repository, path, branch, base }: WorktreeRecord, branchExists: 
 }
 
 /** Says what the file system refuses in the words of a tree. */
-async function inWords<T>(doing: string, path: string, work: () => Promise<T>): Promise<T> {
+async function inWords<T>(
+  doing: string,
+  path: string,
+  work: (censor: (text: string) => string) => Promise<T>,
+): Promise<T> {
+  // Before anything is done: what the secrets are known by goes with the tree.
+  const censor = censorOf(gitFolderOf(path));
   try {
-    return await work();
+    return await work(censor);
   } catch (error) {
     if (isFull(error)) throw noSpaceForTree(path, error);
-    if (error instanceof AppError || !(error instanceof Error && "code" in error)) throw error;
-    throw workspaceError(`${doing}: ${error.message}`, { path, cause: error });
+    if (error instanceof AppError || !(error instanceof Error && "code" in error)) throw censored(error, censor);
+    throw censored(workspaceError(`${doing}: ${error.message}`, { path, cause: error }), censor);
   }
 }
 

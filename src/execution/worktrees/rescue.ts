@@ -15,10 +15,12 @@ export interface Rescue {
   readonly holds: readonly string[];
   /** Commits that have to stay reachable. */
   readonly tips: readonly string[];
+  /** Files that are kept although git ignores them. */
+  readonly ignored: readonly string[];
 }
 
 /**
- * Writes a commit of every file that git does not ignore, with what is staged and all `tips` as its parents, and points
+ * Writes a commit of every file that git does not ignore, and of those that are named, with what is staged and all `tips` as its parents, and points
  * `refs/drover/rescue/<name>` at it. The tree, its index and its branches stay as they are. Answers the ref.
  * Errors: `workspace`, `no_space`; then nothing may be removed.
  * @param gitFolder the tree's part of the repository
@@ -42,6 +44,7 @@ export async function rescue(git: Workspace, gitFolder: string, kept: Rescue, li
       ["-c", "core.safecrlf=false", "-c", "advice.addEmbeddedRepo=false", "add", "-A", "--", "."],
       long,
     );
+    if (kept.ignored.length > 0) await git.ask(doing, ["add", "--force", "--", ...kept.ignored], long);
     const tree = await git.ask(doing, ["write-tree"], long);
     const words = [
       `drover: what the worktree ${kept.name} held`,

@@ -17,23 +17,35 @@ export function queues(): <T>(key: string, work: () => Promise<T>) => Promise<T>
   };
 }
 
-/** Whoever asks while the work runs waits for one run more, together with all who ask meanwhile. */
-export function shared<T>(work: () => Promise<T>): () => Promise<T> {
+/** Whoever asks while the work runs waits for one run more, together with all who ask meanwhile. A run that nobody wants any more is ended. */
+export function shared<T>(work: (unwanted: AbortSignal) => Promise<T>): (unwanted?: AbortSignal) => Promise<T> {
+  interface Round {
+    readonly done: Promise<T>;
+    readonly stop: AbortController;
+    wantedBy: number;
+  }
   let running: Promise<unknown> | null = null;
-  let waiting: Promise<T> | null = null;
-  return () => {
-    if (waiting !== null) return waiting;
-    const mine: Promise<T> = (running ?? Promise.resolve()).then(
-      () => start(),
-      () => start(),
-    );
-    const start = (): Promise<T> => {
-      waiting = null;
-      const now = work();
+  let waiting: Round | null = null;
+  const next = (): Round => {
+    const stop = new AbortController();
+    const begin = (): Promise<T> => {
+      if (waiting === round) waiting = null;
+      const now = work(stop.signal);
       running = now;
       return now;
     };
-    waiting = mine;
-    return mine;
+    const round: Round = { stop, wantedBy: 0, done: (running ?? Promise.resolve()).then(begin, begin) };
+    return round;
+  };
+  return (unwanted) => {
+    const round = waiting ?? next();
+    waiting = round;
+    round.wantedBy++;
+    unwanted?.addEventListener("abort", () => {
+      if (--round.wantedBy > 0) return;
+      if (waiting === round) waiting = null;
+      round.stop.abort();
+    });
+    return round.done;
   };
 }
