@@ -186,6 +186,8 @@ export interface Column {
   readonly right?: boolean;
   /** May be cut so that the table fits; the last such column first. */
   readonly elastic?: boolean;
+  /** Names what its row is about: an elastic one gives when nothing else can give any more. */
+  readonly key?: boolean;
   /** An elastic column is not cut below this while another can give. */
   readonly least?: number;
   /** Of the screen's width: a column that takes more gives first. */
@@ -222,7 +224,9 @@ export function table(
     Math.max(widthOf(column.title), ...cells.map((row) => widthOf(row[index]?.text ?? ""))),
   );
   let over = widths.reduce((sum, width) => sum + width + 2, -2) - screen.columns;
+  const left = new Set<number>();
   const give = (index: number, least: number): void => {
+    if (left.has(index)) return;
     const width = widths[index] ?? 0;
     const given = Math.min(Math.max(0, over), Math.max(0, width - least));
     widths[index] = width - given;
@@ -234,10 +238,11 @@ export function table(
     if (share !== undefined) give(index, Math.max(widthOf(title), Math.floor(screen.columns * share)));
   }
   const leastOf = (index: number): number => head[index]?.least ?? MIN_ELASTIC;
-  const elastic = fromLast.filter((index) => head[index]?.elastic === true);
+  const [keys, elastic] = [true, false].map((isKey) =>
+    fromLast.filter((index) => head[index]?.elastic === true && (head[index].key === true) === isKey),
+  ) as [number[], number[]];
   const room = (): number =>
-    elastic.reduce((sum, index) => sum + Math.max(0, (widths[index] ?? 0) - leastOf(index)), 0);
-  const left = new Set<number>();
+    elastic.reduce((sum, index) => sum + (left.has(index) ? 0 : Math.max(0, (widths[index] ?? 0) - leastOf(index))), 0);
   for (const index of fromLast) {
     if (head[index]?.spare !== true || over <= room()) continue;
     left.add(index);
@@ -245,6 +250,7 @@ export function table(
   }
   for (const index of elastic) give(index, leastOf(index));
   for (const index of elastic) give(index, MIN_ELASTIC);
+  for (const index of keys) give(index, MIN_ELASTIC);
   const line = (row: readonly Cell[]): string =>
     row
       .flatMap((cell, index) => {

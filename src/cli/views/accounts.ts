@@ -26,13 +26,13 @@ function until(holds: readonly HoldDocument[], screen: Screen): string {
 export function accountTable({ items }: { readonly items: readonly AccountDocument[] }, screen: Screen): string {
   return table(
     [
-      { title: "ACCOUNT", elastic: true },
+      { title: "ACCOUNT", elastic: true, key: true },
       { title: "STATE" },
-      { title: "ACTIVE", right: true },
-      { title: "CAP", right: true },
+      { title: "ACTIVE", right: true, spare: true },
+      { title: "CAP", right: true, spare: true },
       { title: "UNTIL" },
-      { title: "USED" },
-      { title: "WHY", elastic: true, least: 20 },
+      { title: "USED", spare: true },
+      { title: "WHY", elastic: true, least: 30 },
     ],
     items.map((account) => [
       account.id,
@@ -163,8 +163,8 @@ export function agentTable({ items }: { readonly items: readonly AgentRow[] }, s
       { title: "VERSION" },
       { title: "TRIED" },
       { title: "LOGGED IN" },
-      { title: "CAN", elastic: true, least: 20 },
-      { title: "WHERE", elastic: true, least: 16 },
+      { title: "CAN", elastic: true, least: 36 },
+      { title: "WHERE", elastic: true, least: 16, spare: true },
     ],
     items.map((agent) => [
       agent.holds.length === 0
@@ -186,7 +186,7 @@ export function agentTable({ items }: { readonly items: readonly AgentRow[] }, s
 
 const CAN: { readonly [capability: string]: string } = {
   resume: "resume",
-  presetSession: "own session ids",
+  presetSession: "own ids",
   usage: "usage",
   cost: "cost",
   jsonEvents: "events",
@@ -207,11 +207,11 @@ export function treeTable({ items }: { readonly items: readonly TreeRow[] }, scr
   return table(
     [
       { title: "RUN" },
-      { title: "RUN IS" },
-      { title: "MADE" },
-      { title: "BRANCH", elastic: true },
-      { title: "HOLDS", elastic: true, least: 16 },
-      { title: "PATH", elastic: true, least: 16 },
+      { title: "RUN IS", spare: true },
+      { title: "MADE", spare: true },
+      { title: "BRANCH", elastic: true, key: true },
+      { title: "HOLDS", elastic: true, least: 24 },
+      { title: "PATH", elastic: true, least: 30, spare: true },
     ],
     items.map((tree) => [
       screen.columns === null ? tree.runId : short(tree.runId),
@@ -229,8 +229,15 @@ export const treeRemoved = (answer: {
   readonly path: string;
   readonly held: readonly string[];
   readonly rescueRef: string | null;
+  readonly goneBecause: string | null;
 }): string =>
-  `removed ${inertLine(answer.path)}\n${answer.rescueRef === null ? "" : `it held ${inertLine(answer.held.join(", "))}: kept as ${answer.rescueRef}\n`}`;
+  `removed ${inertLine(answer.path)}\n${
+    answer.rescueRef !== null
+      ? `it held ${inertLine(answer.held.join(", "))}: kept as ${answer.rescueRef}\n`
+      : answer.goneBecause === null
+        ? ""
+        : `${inertLine(answer.goneBecause)}\n`
+  }`;
 
 const VERDICTS: readonly (readonly [verdict: string, title: string, dry: string])[] = [
   ["removed", "removed", "would be removed"],

@@ -96,7 +96,7 @@ export const limits = (
     ? "no caps yet: a host's come with its first daemon\n"
     : table(
         [
-          { title: "RESOURCE", elastic: true },
+          { title: "RESOURCE", elastic: true, key: true },
           { title: "USED", right: true },
           { title: "LIMIT", right: true },
         ],

@@ -18,7 +18,7 @@ export function loopTable({ items }: { readonly items: readonly LoopDocument[] }
     return screen.columns === null ? "" : "no loops: drover loop add NAME --every 15m -- COMMAND\n";
   return table(
     [
-      { title: "NAME", elastic: true, share: 1 / 3 },
+      { title: "NAME", elastic: true, key: true, share: 1 / 3 },
       { title: "STATUS" },
       { title: "SCHEDULE", elastic: true },
       { title: "NEXT" },

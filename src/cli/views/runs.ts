@@ -92,8 +92,8 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
             { title: "CLASS" },
             { title: "EXIT", right: true },
             { title: "STARTED" },
-            { title: "PID", right: true },
-            { title: "MESSAGE", elastic: true },
+            { title: "PID", right: true, spare: true },
+            { title: "MESSAGE", elastic: true, least: 24 },
           ],
           attempts.map(({ step, attempt }) => [
             step.key,
@@ -101,7 +101,7 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
             status(attempt.status, screen),
             attempt.class ?? "-",
             attempt.exitCode === null ? "-" : String(attempt.exitCode),
-            time(attempt.startedAt),
+            screen.columns === null ? time(attempt.startedAt) : distance(attempt.startedAt, screen),
             attempt.pid === null ? "-" : String(attempt.pid),
             [
               attempt.message,
@@ -124,13 +124,14 @@ const escapedText = (escaped: Escape): string =>
   `the main checkout changed while it ran: ${inertLine(describeEscape(escaped))}; it may be the agent's doing or somebody else's`;
 
 /** Where the branch began, what it holds, and whether it stays. */
-function worktreeText({ branch, base, baseNote, commits, diffStat, state, keptBecause }: WorktreeDocument): string {
+function worktreeText(tree: WorktreeDocument): string {
+  const { branch, base, baseNote, commits, diffStat, state, keptBecause, goneBecause } = tree;
   const parts = [
-    branch === null ? "not made yet" : inertLine(branch),
+    branch !== null ? inertLine(branch) : state === "making" ? "not made yet" : null,
     base === null ? null : `from ${base.slice(0, 12)}${baseNote === null ? "" : ` (${inertLine(baseNote)})`}`,
     commits === null || commits === 0 ? null : plural(commits, "commit"),
     diffStat === null ? null : inertLine(diffStat.trim()),
-    state === "removed" ? "gone: it held nothing" : null,
+    state === "removed" ? `gone: ${goneBecause === null ? "it held nothing" : inertLine(goneBecause)}` : null,
     keptBecause === null ? null : `kept: ${inertLine(keptBecause)}`,
   ];
   return parts.filter((part) => part !== null && part !== "").join(", ");
