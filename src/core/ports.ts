@@ -228,7 +228,10 @@ export interface MadeWorktree {
 export interface WorktreeState {
   /** `gone`: the folder is not there, or is no worktree any more. */
   readonly there: "whole" | "gone";
-  /** Why it may not be removed, in words (`3 commits of its own`, `uncommitted changes`, `pid 12 works in it`); empty: it may. */
+  /**
+   * Why it may not be removed, in words (`3 commits of its own`, `uncommitted changes`, `pid 12 works in it`); empty: it may.
+   * Of one that is gone: what its branch still has.
+   */
   readonly holds: readonly string[];
   readonly commits: number;
   readonly diffStat: string | null;

@@ -234,7 +234,7 @@ export interface WorktreeRecord {
   readonly baseNote: string | null;
   /** `making`: no process has worked in it yet, so what is there is ours to clear. */
   readonly state: "making" | "made" | "kept" | "removed";
-  /** Why it is kept, once its run has ended. */
+  /** Why it is kept, once its run has ended; of one that is gone what went with it, or who took it away (null: it held nothing). */
   readonly keptBecause: string | null;
   readonly commits: number | null;
   readonly diffStat: string | null;

@@ -31,11 +31,11 @@ export function createTidier({ store, worktrees, limits, weather, log, hostId, a
   async function tidy(record: WorktreeRecord): Promise<void> {
     const { runId } = record;
     try {
-      const { removed, state } = await worktrees.remove(record, false);
+      const { removed, state, note = null } = await worktrees.remove(record, false);
       await store.worktrees.looked({
         runId,
         state: removed ? "removed" : "kept",
-        keptBecause: removed ? null : state.holds.join(", "),
+        keptBecause: removed ? note : state.holds.join(", "),
         commits: state.commits,
         diffStat: state.diffStat,
       });

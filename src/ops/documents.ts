@@ -146,6 +146,8 @@ export interface WorktreeDocument {
   /** Whether it is there after its run has ended, and why. */
   readonly kept: boolean;
   readonly keptBecause: string | null;
+  /** Of one that is gone: what went with it, or who took it away; null: it held nothing. */
+  readonly goneBecause: string | null;
   readonly commits: number | null;
   readonly diffStat: string | null;
   /** What changed in the checkout that it was made from while its run was at work, whoever did that. */
@@ -160,7 +162,8 @@ export const toWorktreeDocument = (tree: WorktreeRecord): WorktreeDocument => ({
   baseNote: tree.baseNote,
   state: tree.state,
   kept: tree.state === "kept",
-  keptBecause: tree.keptBecause,
+  keptBecause: tree.state === "removed" ? null : tree.keptBecause,
+  goneBecause: tree.state === "removed" ? tree.keptBecause : null,
   commits: tree.commits,
   diffStat: tree.diffStat,
   escaped: tree.escaped,
@@ -175,6 +178,7 @@ export const worktreeKeys = {
   state: oneOf(["making", "made", "kept", "removed"]),
   kept: boolean,
   keptBecause: nullable(string),
+  goneBecause: nullable(string),
   commits: nullable(integer),
   diffStat: nullable(string),
   escaped: nullable(object({ headMoved: boolean, paths: listOf(string), count: integer })),

@@ -4,6 +4,7 @@ import { AppError } from "../core/errors.ts";
 import { describeEscape, type Escape } from "../core/escape.ts";
 import type { AccountView, Instant } from "../core/ports.ts";
 import type { LoopRecord, RunTree, SlotRecord } from "../core/records.ts";
+import { isLiveAttempt } from "../core/run.ts";
 import type { Json } from "./fields.ts";
 import { required, text } from "./fields.ts";
 import { inWords } from "./fault-words.ts";
@@ -194,6 +195,10 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
   });
   const tries = step === undefined ? "" : `, try ${step.triesCounted} of ${step.maxAttempts}`;
   switch (run.status) {
+  const makingSince =
+    tree.worktree?.state === "making" && last !== undefined && isLiveAttempt(last.status)
+      ? tree.worktree.createdAt
+      : null;
     case "queued": {
       if (step?.status === "pending")
         return answer(
@@ -246,6 +251,11 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
     case "running":
       if (run.cancelRequestedAt !== null)
         return answer(`It is being cancelled by ${run.cancelBy ?? "somebody"} (${run.cancelReason ?? "no reason"}).`);
+      if (makingSince !== null && run.cancelRequestedAt === null)
+        return answer(
+          `Its worktree is being made since ${iso(makingSince)} (${inTime(makingSince, now)}); it runs because ${originOf(tree)}.`,
+          { makingSince: iso(makingSince) },
+        );
       return answer(
         `It runs${run.startedAt === null ? "" : ` for ${describeDuration(now - run.startedAt)}`} because ${originOf(tree)}.`,
         { pid: last?.pid ?? null, attempt: last?.number ?? null },

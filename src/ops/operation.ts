@@ -1,6 +1,6 @@
 /** The vocabulary of operations: everything anyone can do, defined once, projected to every surface. */
 import type { AgentFacts, TranscriptEntry } from "../core/agent.ts";
-import type { Instant, Store, WorktreeState } from "../core/ports.ts";
+import type { Instant, RemovedWorktree, Store, WorktreeState } from "../core/ports.ts";
 import type { AccountRecord, WorktreeRecord } from "../core/records.ts";
 import type { Provider } from "../core/target.ts";
 import type { Fields, InputOf } from "./fields.ts";
@@ -78,10 +78,7 @@ export interface StrayTree {
 export interface WorktreeTools {
   look(record: WorktreeRecord): Promise<WorktreeState>;
   /** Removes it when it holds nothing, or with `discard`, which keeps a rescue ref. Errors: AppError `workspace`. */
-  remove(
-    record: WorktreeRecord,
-    discard: boolean,
-  ): Promise<{ readonly removed: boolean; readonly state: WorktreeState }>;
+  remove(record: WorktreeRecord, discard: boolean): Promise<RemovedWorktree>;
   /** Trees below our folder that are none of these. @param known paths of all records of this host */
   strays(known: readonly string[]): Promise<readonly StrayTree[]>;
   /** Whether no commit of a folder's checkout has a file, so that a tree made for it would not. @param file from the folder on */

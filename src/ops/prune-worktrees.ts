@@ -61,8 +61,9 @@ export const operation = defineOperation({
       else
         items.push(
           await guarded(said, async () => {
-            const removed = dryRun || (await trees.remove(record, false)).removed;
-            return { ...said, verdict: removed ? "removed" : "kept", because: "no record knows it" };
+            const { removed, note } = dryRun ? { removed: true } : await trees.remove(record, false);
+            const because = `no record knows it${note == null ? "" : `; ${note}`}`;
+            return { ...said, verdict: removed ? "removed" : "kept", because };
           }),
         );
     }
@@ -89,18 +90,18 @@ function prune(
   dryRun: boolean,
 ): Promise<Looked> {
   const said = { path: record.path, runId: record.runId };
-  const verdictOf = (gone: boolean, state: WorktreeState): Looked =>
+  const verdictOf = (gone: boolean, state: WorktreeState, note: string | null = null): Looked =>
     gone
-      ? { ...said, verdict: "removed", because: null }
+      ? { ...said, verdict: "removed", because: note }
       : { ...said, verdict: "kept", because: state.holds.join(", ") || null };
   return guarded(said, async () => {
     if (record.runStatus !== null && !isFinal(record.runStatus))
       return { ...said, verdict: "in_use", because: `its run is ${record.runStatus}` };
     if (dryRun) {
       const state = await context.trees.look(record);
-      return verdictOf(state.there === "gone" || state.holds.length === 0, state);
+      return verdictOf(state.holds.length === 0, state);
     }
-    const { removed, state } = await removeTree(context, record, false);
-    return verdictOf(removed, state);
+    const { removed, state, note } = await removeTree(context, record, false);
+    return verdictOf(removed, state, note);
   });
 }

@@ -26,6 +26,8 @@ export const operation = defineOperation({
     commits: integer,
     diffStat: nullable(string),
     rescueRef: nullable(string),
+    /** What went with it, or who had taken it away; null: it held nothing. */
+    goneBecause: nullable(string),
   }),
   cli: {
     positionals: ["worktree"],
@@ -58,7 +60,7 @@ export const operation = defineOperation({
         path: "worktree",
         hint: `Wait for its end, or \`drover cancel ${record.runId}\`.`,
       });
-    const { removed, state } = await removeTree(context, record, input.discard !== undefined);
+    const { removed, state, note } = await removeTree(context, record, input.discard !== undefined);
     if (!removed)
       throw new AppError(
         "conflict",
@@ -67,9 +69,11 @@ export const operation = defineOperation({
         {
           path: "worktree",
           hint:
-            input.discard === undefined
-              ? `Look at it, or give its work up with --discard ${record.runId}.`
-              : "End what works in it first.",
+            state.blind === true
+              ? "Look at it, and remove the folder by hand: nothing of it could be kept for rescue. `drover worktree prune` then takes it off the list."
+              : input.discard === undefined
+                ? `Look at it, or give its work up with --discard ${record.runId}.`
+                : "End what works in it first.",
         },
       );
     return {
@@ -81,6 +85,7 @@ export const operation = defineOperation({
       commits: state.commits,
       diffStat: state.diffStat,
       rescueRef: state.holds.length > 0 ? `refs/drover/rescue/${record.runId}` : null,
+      goneBecause: note ?? null,
     };
   },
 });

@@ -1,5 +1,5 @@
 /** Worktrees as documents, and the one way to remove one by hand. */
-import type { WorktreeState } from "../core/ports.ts";
+import type { RemovedWorktree } from "../core/ports.ts";
 import type { WorktreeRecord } from "../core/records.ts";
 import { type RunStatus, runStatuses } from "../core/run.ts";
 import { iso, toWorktreeDocument, worktreeKeys } from "./documents.ts";
@@ -28,17 +28,17 @@ export async function removeTree(
   { store, trees }: StoreContext,
   record: WorktreeRecord,
   discard: boolean,
-): Promise<{ readonly removed: boolean; readonly state: WorktreeState }> {
+): Promise<RemovedWorktree> {
   const answer = await trees.remove(record, discard);
-  const gone = answer.removed || answer.state.there === "gone";
+  const { removed, note = null } = answer;
   await store.worktrees.looked({
     runId: record.runId,
-    state: gone ? "removed" : "kept",
-    keptBecause: gone ? null : answer.state.holds.join(", "),
+    state: removed ? "removed" : "kept",
+    keptBecause: removed ? note : answer.state.holds.join(", "),
     commits: answer.state.commits,
     diffStat: answer.state.diffStat,
   });
-  return { ...answer, removed: gone };
+  return answer;
 }
 
 /** All worktrees of this host that are there. */

@@ -1,6 +1,6 @@
 /** Worktrees as somebody met them who had never seen them: what is made is cut short, and what is said is checked by hand. */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type Home, openHome, until } from "./drover.ts";
@@ -107,3 +107,95 @@ test.runIf(process.platform === "linux")(
     expect(shown, JSON.stringify(shown.error)).toMatchObject({ status: "succeeded", steps: [{ triesCounted: 1 }] });
   },
 );
+
+test.runIf(process.platform === "linux")(
+  "a run that is cancelled while its tree is made: `why` says so, git ends within seconds, and nothing is left",
+  async () => {
+    const { path, filters } = slowRepository();
+    const id = await detach(path, "true");
+    await until(() => filters().length === 1, "the checkout is under way");
+    const { sentence } = await home.json<{ sentence: string }>(["why", id]);
+    expect(sentence).toMatch(/^Its worktree is being made since 2\S+Z \(.*ago\); it runs because/);
+    expect((await home.run(["show", id])).out).toMatch(/worktree +not made yet/);
+    const at = performance.now();
+    await home.json(["cancel", id]);
+    const shown = await ended(id);
+    expect(shown).toMatchObject({
+      status: "cancelled",
+      steps: [{ triesCounted: 0 }],
+      worktree: { state: "removed", goneBecause: "it was never made" },
+    });
+    expect(performance.now() - at).toBeLessThan(12_000);
+    expect(filters().some(isAlive)).toBe(false);
+    expect(existsSync(shown.worktree?.path ?? "/")).toBe(false);
+    expect(git(path, "worktree", "list").split("\n")).toHaveLength(1);
+    expect((await home.run(["show", id])).out).toMatch(/worktree +gone: it was never made/);
+  },
+);
+
+test("evidence that git ignores keeps its tree, and what else git ignores is said to have gone", async () => {
+  const path = repository({ ".gitignore": "out/\ncache/\n" });
+  const writes = "mkdir -p out cache && echo evidence > out/report.txt && echo x > cache/x";
+  const kept = await ended(await detach(path, writes, "--expect", "file:out/report.txt"));
+  expect(kept).toMatchObject({
+    status: "succeeded",
+    worktree: { state: "kept", keptBecause: "1 expected file that git ignores (out/report.txt)" },
+  });
+  expect(readFileSync(join(kept.worktree?.path ?? "", "out/report.txt"), "utf8")).toBe("evidence\n");
+  const gone = await ended(await detach(path, writes));
+  expect(gone.worktree).toMatchObject({
+    state: "removed",
+    goneBecause: "2 paths that git ignores went with it (cache/, out/)",
+  });
+  expect((await home.run(["show", gone.id])).out).toContain(
+    "gone: 2 paths that git ignores went with it (cache/, out/)",
+  );
+});
+
+test("a tree that its agent removed after a commit is listed with its branch, and rm leads to it", async () => {
+  const path = repository();
+  const commits = `echo more >> README.md && git -c user.name=a -c user.email=a@drover.invalid commit -qam more && git worktree remove --force "$PWD"`;
+  const { id, worktree } = await ended(await detach(path, commits));
+  const holds = `1 commit of its own on the branch ${worktree?.branch}; its folder was removed`;
+  expect(worktree).toMatchObject({ state: "kept", keptBecause: holds });
+  const { items } = await home.json<{ items: readonly { runId: string; keptBecause: string }[] }>(["worktree", "ls"]);
+  expect(items).toMatchObject([{ runId: id, keptBecause: holds }]);
+  const refused = await home.refused(4, ["worktree", "rm", id]);
+  expect(refused.hint).toContain(`--discard ${id}`);
+  const removed = await home.json<{ rescueRef: string }>(["worktree", "rm", id, "--discard", id]);
+  expect(git(path, "show", `${removed.rescueRef}:README.md`)).toBe("first\nmore");
+});
+
+test("a tree that cannot be looked at is not led into giving up, and is not said to have held nothing", async () => {
+  const path = repository();
+  const { id, worktree } = await ended(await detach(path, "rm .git; echo new > new.txt"));
+  expect(worktree).toMatchObject({ state: "kept", keptBecause: expect.stringContaining("could not be looked at") });
+  const refused = await home.refused(4, ["worktree", "rm", id]);
+  expect(refused.hint).not.toContain("--discard");
+  expect(refused.hint).toContain("by hand");
+  rmSync(worktree?.path ?? "", { recursive: true });
+  await home.json(["worktree", "prune"]);
+  expect((await home.run(["show", id])).out).toContain("gone: its folder had been removed by somebody else");
+});
+
+test("a secret in the name of a file is neither stored nor shown nor logged", async () => {
+  const path = repository();
+  const canary = "canary-9d41c7e2";
+  const id = await detach(
+    path,
+    'touch "leak-$TOKEN.txt"',
+    "--secret",
+    `TOKEN=cmd:echo ${canary.slice(0, 6)}""${canary.slice(6)}`,
+  );
+  const shown = await ended(id);
+  expect(shown.worktree?.keptBecause).toBe("1 untracked file (leak-[secret].txt)");
+  const texts = [
+    home.dump(),
+    readFileSync(join(home.folder, "home/logs/daemon.log"), "utf8"),
+    (await home.run(["show", id])).out,
+    (await home.run(["worktree", "ls", "--json"])).out,
+    (await home.run(["worktree", "rm", id])).err,
+  ];
+  for (const text of texts) expect(text).not.toContain(canary);
+  expect(texts[1]).toContain("worktree_kept");
+});
