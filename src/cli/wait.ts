@@ -209,7 +209,12 @@ async function heldBy(context: StoreContext, { run, steps, attempts }: RunTree):
       return { exit: RUN_EXIT.limit, why: `${why}${cause}`, wakeAt, key, message };
     }
     const again = wakeAt === null ? "" : ` in ${describeDuration(Math.max(0, wakeAt - clock.now()))}`;
-    const why = run.reason === "retry" ? `it tries again${again}` : `${run.reason ?? "for its next step"}${again}`;
+    const why =
+      run.reason === "program"
+        ? `its agent's program is not there; it is looked for again${again}`
+        : run.reason === "retry"
+          ? `it tries again${again}`
+          : `${run.reason ?? "for its next step"}${again}`;
     return { exit: null, why: `${why}${cause}`, wakeAt, key, message };
   }
   const ready = run.status === "queued" ? steps.find((step) => step.status === "ready") : undefined;

@@ -25,6 +25,8 @@ export const defaultLimits = {
   backoffCapMs: 3_600_000,
   /** That many ends in a row before the ticket settle the step `failed(crash_loop)`. */
   crashLoopEnds: 20,
+  /** How long an agent's program may be away, as while an update replaces it, before its run fails with `not_found`. */
+  programAwayMs: 900_000,
   /** That many losses in a row of attempts that had started, none of them counted as a try, settle it so too. */
   lostLoopEnds: 5,
   /** Pause of a dynamic loop whose run does not say when the next one is. */

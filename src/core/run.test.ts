@@ -144,6 +144,33 @@ describe("the end of an attempt", () => {
     }
   });
 
+  test("B-120 a program that is away is waited for, without a try and without end by numbers, and then it is not there", () => {
+    const away = outcome({ kind: "never_started", class: "spawn", programAway: true });
+    const of = (over: Partial<StepView>) => endAttempt(view(over), away, runPolicy.parse({}), limits, NOW);
+    expect(of({ idleEnds: 500 })).toMatchObject({
+      attempt: { event: "fail", class: "spawn", counted: false },
+      step: { event: "wait", reason: "program", triesCounted: 0, idleEnds: 501 },
+    });
+    // The last look is when it is over, not a doubled pause later.
+    const goneAt = NOW - 1_000 + limits.programAwayMs;
+    expect(of({ idleEnds: 500, awaySince: NOW - limits.programAwayMs + 1 }).step).toMatchObject({ wakeAt: NOW + 1 });
+    expect(of({ awaySince: goneAt - limits.programAwayMs }).step).toMatchObject({ event: "wait" });
+    expect(of({ maxAttempts: 3, awaySince: NOW - limits.programAwayMs })).toMatchObject({
+      attempt: { event: "fail", class: "not_found", counted: true },
+      step: { event: "fail", reason: "not_found", triesCounted: 1 },
+    });
+    const cancelled = { reason: "enough", superseded: false };
+    expect(of({ awaySince: 0, cancelRequested: cancelled }).step).toMatchObject({ event: "cancel" });
+  });
+
+  test("what was kept from starting is not lost: only what nobody can explain is", () => {
+    const of = (why: "spawn" | "storage" | "lost") =>
+      endAttempt(view(), outcome({ kind: "never_started", class: why }), runPolicy.parse({}), limits, NOW).attempt;
+    expect(of("spawn")).toEqual({ event: "fail", class: "spawn", counted: false });
+    expect(of("storage").event).toBe("fail");
+    expect(of("lost").event).toBe("lose");
+  });
+
   test("our own stop gives the attempt back at once, and a full disk waits for space without end", () => {
     expect(endAttempt(view(), outcome({ kind: "stopped" }), runPolicy.parse({}), limits, NOW).step).toMatchObject({
       event: "return",

@@ -195,6 +195,8 @@ export interface Outcome {
   readonly agent?: AgentOutcome | null;
   /** What changed in the checkout that its worktree was made from; absent: nothing, or nobody looked. */
   readonly escaped?: Escape;
+  /** It has not run because the agent's program is not there, or does not say its version; absent: that is not why it ended. */
+  readonly programAway?: true;
 }
 
 /** What an attempt shows that left nothing behind. */
@@ -221,6 +223,8 @@ export interface StepView {
   /** Losses in a row that used up no try although it had started; absent: none. */
   readonly lostEnds?: number;
   readonly attemptNumber: number;
+  /** When the row of starts began that found no program, this one included; absent: it begins now. */
+  readonly awaySince?: Instant | undefined;
   /** When the hold that this end put on its account is over, null when a person has to end it; absent: no hold. */
   readonly heldUntil?: Instant | null | undefined;
   /** It is an agent's, and a session is known with which the next attempt goes on. */
@@ -236,7 +240,7 @@ export interface AttemptEnd {
       | { readonly event: "return" }
       | {
           readonly event: "wait";
-          readonly reason: "retry" | "disk" | "limit" | "account" | "capacity";
+          readonly reason: "retry" | "disk" | "limit" | "account" | "capacity" | "program";
           /** null: a person's release of the account wakes it. */
           readonly wakeAt: Instant | null;
         }
@@ -295,6 +299,29 @@ export function endAttempt(
     return { ...common, reason: why === "storage" ? "disk" : "retry", wakeAt };
   };
 
+  if (outcome.programAway === true && cancelled === null) {
+    // One that is just being replaced comes back (B-120), one that is not does not: time tells, however often that was.
+    const goneAt = (view.awaySince ?? now) + limits.programAwayMs;
+    const idle = idleEnds + 1;
+    if (now >= goneAt)
+      return {
+        attempt: { event: "fail", class: "not_found", counted: true },
+        step: { event: "fail", reason: "not_found", triesCounted: triesCounted + 1, idleEnds: idle },
+      };
+    const wakeAt = now + backoffMs(limits.uncountedBackoffMs, idle, limits.uncountedBackoffCapMs, key);
+    return {
+      attempt: { event: "fail", class: "spawn", counted: false },
+      step: {
+        event: "wait",
+        reason: "program",
+        wakeAt: Math.min(wakeAt, goneAt),
+        triesCounted,
+        idleEnds: idle,
+        ...sameLosses,
+      },
+    };
+  }
+
   switch (outcome.kind) {
     case "succeeded":
       // Work that ended well before our signal reached it ended well; a cancel that came too late changes nothing.
@@ -322,7 +349,8 @@ export function endAttempt(
 
     case "never_started": {
       const why = outcome.class ?? "lost";
-      const attempt = { event: "lose", class: why, counted: false } as const;
+      // Whatever kept it from starting is known, so nobody has to wonder whether it ran.
+      const attempt = { event: why === "lost" ? "lose" : "fail", class: why, counted: false } as const;
       if (cancelled)
         return {
           attempt: { event: "cancel", class: "cancelled", counted: false },

@@ -66,7 +66,9 @@ export function createAftermath({ ports, limits, weather }: AftermathOptions): A
 
   function outcomeOf(life: Life, found: Found): Outcome {
     const { judgement, ending, report, written, said, output, unmet } = found;
-    const evidence = { judgement, ending, left: report?.left ?? 0, outputFault: output.fault, unmet };
+    const { target } = life.assignment.run;
+    const isOwnProgram = target.kind === "agent" && target.command !== null;
+    const evidence = { judgement, ending, left: report?.left ?? 0, outputFault: output.fault, unmet, isOwnProgram };
     const verdict = said === null ? classify(evidence) : classifyAgent(evidence, said, said.closed);
     const times = judgement.kind === "ended" ? judgement : null;
     const began = judgement.kind !== "never_started";

@@ -172,6 +172,19 @@ describe("silence, trouble and ends", () => {
     ]);
   });
 
+  test("a limit that is known when the silence becomes too long is why it ended", async () => {
+    const limit = { class: "rate_limited", message: "tries again by itself (1/2): rate_limit 429" } as const;
+    const stage = stageOf([{ durationMs: HOUR, agent: { says: () => ({ progress: 3, trouble: limit }) } }]);
+    await stage.start();
+    const runId = await stage.addAgentRun("work", { graceMs: 0, idleTimeoutMs: 30 * SECOND });
+    await stage.until(async () => (await attempts(stage, runId))[0]?.finishedAt !== null, 5 * MINUTE);
+    expect(stage.time.now).toBeLessThan(40 * SECOND);
+    expect((await stage.tree(runId)).run).toMatchObject({ status: "waiting", reason: "limit" });
+    expect(await attempts(stage, runId)).toMatchObject([
+      { class: "rate_limited", counted: false, message: `got no further for 30 s: ${limit.message}` },
+    ]);
+  });
+
   test("trouble that passes ends nothing", async () => {
     const says = (ranMs: number) => ({
       progress: Math.floor(ranMs / (100 * SECOND)),
@@ -479,8 +492,53 @@ describe("sessions", () => {
     expect(await over(stage, runId, HOUR)).toMatchObject({ status: "succeeded" });
     const all = await attempts(stage, runId);
     expect(all.filter(({ counted }) => counted)).toHaveLength(1);
-    expect(all.slice(1, -1).every(({ class: of }) => of === "spawn")).toBe(true);
+    expect(all.slice(1, -1).every(({ class: of, status }) => of === "spawn" && status === "failed")).toBe(true);
     expect(sessions(stage).at(-1)).toEqual({ id: "S", resume: true });
+  });
+
+  const programIsAway = (plans: Partial<Plan>[]) =>
+    stageOf(plans, {
+      wrap: (ports) => ({
+        ...ports,
+        spawner: {
+          ...ports.spawner,
+          prepare: async () => {
+            throw new AppError("not_found", "agent_not_found", "claude is not there");
+          },
+        },
+      }),
+    });
+
+  test("B-120 a program that does not come back fails its run after a time, and not after some number of looks", async () => {
+    const stage = programIsAway([{ agent: works }]);
+    await stage.start();
+    const runId = await stage.addAgentRun("work", { attempts: 3 });
+    await stage.until(async () => (await stage.tree(runId)).run.status === "waiting");
+    expect((await stage.tree(runId)).run).toMatchObject({ status: "waiting", reason: "program" });
+    const run = await over(stage, runId, HOUR);
+    expect(run).toMatchObject({ status: "failed", error: { class: "not_found" } });
+    expect(run.error?.message).toMatch(/^it could not be started for 15m.*: claude is not there$/);
+    expect(stage.time.now).toBeGreaterThanOrEqual(stage.limits.programAwayMs);
+    expect(stage.time.now).toBeLessThan(stage.limits.programAwayMs + MINUTE);
+    expect(stage.starts.size).toBe(0);
+  });
+
+  test("a program that the target names is missed like a command: at once, and counted", async () => {
+    const stage = programIsAway([{ agent: works }]);
+    await stage.start();
+    const runId = await stage.addAgentRun(
+      "work",
+      { attempts: 2, backoffMs: SECOND },
+      {
+        provider: "custom",
+        command: ["./mine"],
+      },
+    );
+    expect(await over(stage, runId, MINUTE)).toMatchObject({ status: "failed", error: { class: "not_found" } });
+    expect(await attempts(stage, runId)).toMatchObject([
+      { status: "failed", class: "not_found", counted: true },
+      { status: "failed", class: "not_found", counted: true },
+    ]);
   });
 });
 

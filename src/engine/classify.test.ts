@@ -209,6 +209,15 @@ describe("the end of an agent", () => {
     expect(classifyAgent(seen, limited, true)).toMatchObject({ class: "rate_limited" });
   });
 
+  test("B-120 a provider's program that vanished is away, one of the work's own is not found", () => {
+    const judgement = { ...ended(127), fault: "nocmd" } as never;
+    const of = (isOwnProgram: boolean) =>
+      classifyAgent({ judgement, ending: null, left: 0, outputFault: null, unmet: null, isOwnProgram }, silent, false);
+    expect(of(false)).toMatchObject({ kind: "failed", class: "spawn", programAway: true });
+    expect(of(true)).toMatchObject({ kind: "failed", class: "not_found" });
+    expect(of(true)).not.toHaveProperty("programAway");
+  });
+
   test("what could not be ended is said with either end", () => {
     const seen = { judgement: ended(143), ending: by({ by: "stop" }), left: 2, outputFault: null, unmet: null };
     expect(classifyAgent(seen, ok, true).message).toBe("forced exit: too long; 2 of its processes could not be ended");

@@ -33,9 +33,11 @@ export interface Evidence {
   readonly outputFault: string | null;
   /** The first expectation that does not hold. */
   readonly unmet: string | null;
+  /** Of an agent: its program is the work's own, as a command is; absent: it is its provider's. */
+  readonly isOwnProgram?: boolean;
 }
 
-export type Verdict = Pick<Outcome, "kind" | "class" | "endedBy" | "exitStatus" | "signal" | "message">;
+export type Verdict = Pick<Outcome, "kind" | "class" | "endedBy" | "exitStatus" | "signal" | "message" | "programAway">;
 
 /** Statuses that our own signals leave by the shell's convention: INT, KILL, TERM. */
 const OURS: ReadonlySet<number> = new Set([130, 137, 143]);
@@ -126,7 +128,9 @@ function judgedAgent(evidence: Evidence, said: AgentVerdict, closed: boolean): V
   if (judgement.kind === "never_started") return base;
   // The program was there a moment before: one that is just being replaced comes back.
   if (judgement.kind === "ended" && judgement.fault !== undefined)
-    return judgement.fault === "nocwd" ? base : { ...base, class: "spawn" };
+    return judgement.fault === "nocwd" || evidence.isOwnProgram === true
+      ? base
+      : { ...base, class: "spawn", programAway: true };
   const ours = isOurs(evidence);
   // Without its closing event nobody knows more than that: what ended it is all there is.
   if ((ours || judgement.kind !== "ended") && !closed) return base;

@@ -76,6 +76,12 @@ export function createLaunches({ ports, weather, hostId, socket, onFull }: Launc
     if (reason === "storage") onFull();
     if (!(error instanceof AppError)) weather.mishap(`prepare ${life.id}`, error, 1);
     const message = error instanceof AppError ? withHint(error) : `it could not be prepared: ${String(error)}`;
+    const { target } = life.assignment.run;
+    // A program that the target names is its work's own, as a command is.
+    if (code === "agent_not_found" && target.kind === "agent")
+      return target.command === null
+        ? { ...nothing, kind: "never_started", class: reason, message, programAway: true }
+        : { ...nothing, kind: "failed", class: "not_found", message };
     return { ...nothing, kind: reason === "workspace" ? "failed" : "never_started", class: reason, message };
   }
 

@@ -18,19 +18,18 @@ export function overdue(life: Life, awake: number, limits: Limits): EndWish | nu
     const message = `it did not exit within ${seconds(limits.agentExitMs)} of its result`;
     return { by: "exit_timer", message, inherited: false };
   }
-  if (idleTimeoutMs !== null && life.idleMs >= idleTimeoutMs) {
-    const did = agent === null ? "wrote nothing" : "got no further";
-    return { by: "idle", message: `${did} for ${seconds(idleTimeoutMs)}`, inherited: false };
+  const trouble = agent?.trouble ?? null;
+  const troubledMs = agent === null || agent.troubleAt === null ? 0 : awake - agent.troubleAt;
+  const isSilent = idleTimeoutMs !== null && life.idleMs >= idleTimeoutMs;
+  if (trouble !== null && (isSilent || troubledMs >= limits.agentTroubleMs)) {
+    // Which of the two limits passed changes nothing about why: what it waits for is known.
+    const forMs = isSilent ? idleTimeoutMs : limits.agentTroubleMs;
+    const message = `got no further for ${seconds(forMs)}: ${trouble.message}`;
+    return { by: "idle", message, inherited: false, class: trouble.class };
   }
-  if (agent === null || agent.troubleAt === null || agent.trouble === null) return null;
-  if (awake - agent.troubleAt < limits.agentTroubleMs) return null;
-  const { message, class: of } = agent.trouble;
-  return {
-    by: "idle",
-    message: `got no further for ${seconds(limits.agentTroubleMs)}: ${message}`,
-    inherited: false,
-    class: of,
-  };
+  if (!isSilent) return null;
+  const did = agent === null ? "wrote nothing" : "got no further";
+  return { by: "idle", message: `${did} for ${seconds(idleTimeoutMs)}`, inherited: false };
 }
 
 /** Awake milliseconds between two looks at what it writes. */

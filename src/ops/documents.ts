@@ -507,8 +507,6 @@ export const loopKeys = {
   createdAt: instant,
   updatedAt: instant,
 };
-export const loopShape: Shape = object(loopKeys);
-
 // --- Accounts ------------------------------------------------------------------------------------------------------------
 
 export interface AccountDocument {

@@ -7,6 +7,7 @@ import type { LoopRecord, RunTree, SlotRecord } from "../core/records.ts";
 import { isLiveAttempt } from "../core/run.ts";
 import type { Json } from "./fields.ts";
 import { required, text } from "./fields.ts";
+import { awayRuns, awayWords } from "./away.ts";
 import { inWords } from "./fault-words.ts";
 import { candidates, findLoop, findRun, tooShort } from "./find.ts";
 import { shortOfDisk } from "./free-disk.ts";
@@ -114,6 +115,7 @@ const WAITS: { readonly [reason: string]: string } = {
   person: "because a person has to answer",
   disk: "because the host is short of free disk space",
   host: "for its host",
+  program: "because its agent's program is not there",
 };
 
 /** Who put a hold on, by its source; a limit otherwise. */
@@ -287,6 +289,11 @@ async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
   const { mode } = await context.daemon();
   const short = await shortOfDisk(context.places.state, context.settings.limits.minFreeBytes);
   const newest = (await context.store.slots.list({ loopId: loop.id, limit: 1, cursor: null })).items[0] ?? null;
+  const [away] = await awayRuns(context.store, loop.id);
+  const waits =
+    away === undefined
+      ? ""
+      : ` Its run ${away.id} waits because its agent's program is not there: ${await awayWords(context.store, away.id)}`;
   const due = loop.nextAt === null ? "" : ` and ${loop.nextAt > now ? "is" : "was"} due ${inTime(loop.nextAt, now)}`;
   const sentence = (): string => {
     if (loop.archivedAt !== null) return "It is archived: it starts nothing until `drover loop unarchive`.";
@@ -307,7 +314,7 @@ async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
   };
   return {
     thing: { kind: "loop", id: loop.id, name: loop.name },
-    sentence: sentence(),
+    sentence: `${sentence()}${waits}`,
     status: loop.status,
     reason: loop.pausedReason,
     facts: {
@@ -315,6 +322,7 @@ async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
       successStreak: loop.successStreak,
       failureStreak: loop.failureStreak,
       failureClass: loop.failureClass,
+      waitsForProgram: away?.id ?? null,
       newestSlot: newest === null ? null : { at: iso(newest.at), outcome: newest.outcome, reason: newest.reason },
     },
   };

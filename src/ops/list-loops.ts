@@ -1,8 +1,9 @@
-import { loopShape, toLoopDocument } from "./documents.ts";
+import { awayRuns } from "./away.ts";
+import { loopKeys, toLoopDocument } from "./documents.ts";
 import { flag, text } from "./fields.ts";
 import { defineOperation } from "./operation.ts";
 import { pageFields, pageRequest } from "./page.ts";
-import { pageOf } from "./shape.ts";
+import { nullable, object, pageOf, string } from "./shape.ts";
 
 export const operation = defineOperation({
   name: "loop.ls",
@@ -13,7 +14,13 @@ export const operation = defineOperation({
     label: text("only loops with this label", { placeholder: "K" }),
     ...pageFields(50),
   },
-  output: pageOf(loopShape),
+  output: pageOf(
+    object({
+      ...loopKeys,
+      /** The run that waits because its agent's program is not there. */
+      waitsForProgram: nullable(string),
+    }),
+  ),
   cli: { examples: ["loop ls", "loop ls --archived --json"] },
   async run({ store }, input) {
     const { items, next } = await store.loops.list({
@@ -21,6 +28,13 @@ export const operation = defineOperation({
       archived: input.archived,
       label: input.label ?? null,
     });
-    return { items: items.map(toLoopDocument), next };
+    const away = await awayRuns(store, null);
+    return {
+      items: items.map((loop) => ({
+        ...toLoopDocument(loop),
+        waitsForProgram: away.find(({ loopId }) => loopId === loop.id)?.id ?? null,
+      })),
+      next,
+    };
   },
 });

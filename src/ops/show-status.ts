@@ -1,4 +1,5 @@
 import { iso, type Warning, warningShape } from "./documents.ts";
+import { awayRuns, awayWords } from "./away.ts";
 import { inWords } from "./fault-words.ts";
 import { shortOfDisk } from "./free-disk.ts";
 import { leftToRun } from "../core/run.ts";
@@ -7,6 +8,9 @@ import { loginRemedy } from "./login-remedy.ts";
 import { type DaemonView, defineOperation } from "./operation.ts";
 import { storeFileOf, withoutPassword } from "./settings.ts";
 import { instant, integer, listOf, nullable, object, oneOf, string } from "./shape.ts";
+
+/** Runs that are named one by one; one cause has them all wait. */
+const AWAY_SHOWN = 5;
 
 export const operation = defineOperation({
   name: "status",
@@ -35,6 +39,11 @@ export const operation = defineOperation({
     const health = "health" in answer ? answer.health : null;
     const holder = health === null ? await context.lockHolder() : null;
     const seen = await context.reading(async ({ store, hostId }) => ({
+      away: await Promise.all(
+        (await awayRuns(store, null))
+          .slice(0, AWAY_SHOWN)
+          .map(async (run) => ({ run, words: await awayWords(store, run.id) })),
+      ),
       counts: await store.runs.counts({}),
       next: await store.loops.nextFire({}),
       accounts: await store.accounts.list({}),
@@ -92,6 +101,12 @@ export const operation = defineOperation({
           message: `every account of ${hold.subjectId} is held until it is released: ${inWords(hold.reason)}`,
           hint: `drover agent release ${hold.subjectId}`,
         });
+    for (const { run, words } of seen?.away ?? [])
+      warnings.push({
+        code: "program_away",
+        message: `the run ${run.id}${run.loopName === null ? "" : ` of ${run.loopName}`} waits because its agent's program is not there: ${words}`,
+        hint: `Install it, or put it where the daemon's PATH leads; drover why ${run.id}`,
+      });
     const short = await shortOfDisk(places.state, settings.limits.minFreeBytes);
     if (short !== null || seen?.host?.status === "disk")
       warnings.push({

@@ -1,5 +1,6 @@
 /** Attempts: handed out, started, adopted, ended. Every write compares the step's token; a repeated end answers from its receipt. */
 import type { AgentOutcome, SessionUse, Usage } from "../core/agent.ts";
+import { describeDuration } from "../core/duration.ts";
 import { ensure } from "../core/errors.ts";
 import { type Escape, joinEscapes } from "../core/escape.ts";
 import type { Limits } from "../core/limits.ts";
@@ -382,6 +383,7 @@ function endOn(
   outcome: Outcome,
   limits: Limits,
   { usage, writes: usageWrites }: UsageEnd,
+  awaySince?: number,
   under: { readonly untilAt: number | null | undefined; readonly writes: readonly Sql[] } = none,
 ): Settled {
   const { now, run, log, writes } = desk;
@@ -400,6 +402,7 @@ function endOn(
         run.cancelRequestedAt === null
           ? null
           : { reason: run.cancelReason ?? "cancelled", superseded: run.cancelSuperseded },
+      awaySince,
       heldUntil: under.untilAt,
       hasSession: sessionRef !== null,
     },
@@ -462,7 +465,12 @@ function endOn(
       status: runStatus,
       reason: runStatus === "succeeded" ? null : reason,
       class: runStatus === "succeeded" ? null : reason === "crash_loop" ? "crash_loop" : end.attempt.class,
-      message: reason === "crash_loop" ? rowOf(end.step, outcome) : outcome.message,
+      message:
+        reason === "crash_loop"
+          ? rowOf(end.step, outcome)
+          : outcome.programAway === true && awaySince !== undefined
+            ? `it could not be started for ${describeDuration(now - awaySince)}: ${outcome.message ?? "its program is not there"}`
+            : outcome.message,
       exitStatus: outcome.exitStatus,
       output,
       endedAt: outcome.endedAt,
@@ -479,6 +487,18 @@ function endOn(
 /** Why a step that is started again and again is not started any more. */
 const rowOf = ({ lostEnds = 0, idleEnds }: AttemptEnd["step"], { message }: Outcome): string =>
   `ended like this ${lostEnds > 0 ? lostEnds : idleEnds} times in a row: ${message ?? "nobody knows why"}`;
+
+/** When the row of starts that found no program began, this one included: nothing else ended between them. */
+function* awaySinceOf({ id, runId, stepId, number }: AttemptRecord): Steps<number> {
+  const ofStep = sql`run_id = ${runId} and step_id = ${stepId}`;
+  const row = yield* one<{ since: number }>(
+    sql`select min(created_at) as since from attempts
+          where ${ofStep} and number <= ${number}
+            and number > coalesce((select max(number) from attempts where ${ofStep} and id <> ${id} and (class is null or class <> 'spawn')), 0)`,
+  );
+  ensure(row, "an attempt is in its own row");
+  return Number(row.since);
+}
 
 /** What changed in the checkout that a run's worktree was made from, with what its earlier attempts saw. */
 function* escape({ run, log, writes }: Desk, attempt: AttemptRecord, seen: Escape, token: number): Steps<void> {
@@ -530,7 +550,8 @@ export const settleAttempt = operation(
         : yield* endUnder(attempt.accountId, outcome, `${step.id}:${attempt.number}`, limits, at.desk.now);
     if (outcome.escaped !== undefined) yield* escape(at.desk, attempt, outcome.escaped, token);
     const usage = yield* usageOf(attempt, step, outcome, at.desk.now);
-    const answer = endOn(at.desk, attempt, at.steps, step, token, outcome, limits, usage, under);
+    const away = outcome.programAway === true ? yield* awaySinceOf(attempt) : undefined;
+    const answer = endOn(at.desk, attempt, at.steps, step, token, outcome, limits, usage, away, under);
     const [changed] = yield* finish(...at.desk.writes, receipt(step.id, token, digest, answer, at.desk.now));
     ensure(changed === 1, "a live attempt under its lock can end");
     return answer;

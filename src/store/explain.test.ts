@@ -177,7 +177,7 @@ describe("statements of the daemon", () => {
     call("accounts.add", account);
     call("prompts.put", { digest: "a", content: "", bytes: 1 });
     call("prompts.get", { digest: "a" });
-    for (const why of ["rate_limited", "auth", "network"] as const) {
+    for (const why of ["rate_limited", "auth", "network", "spawn"] as const) {
       const { run: agent } = call<{ run: { id: string } }>("runs.add", {
         ...draft,
         kind: "agent",
@@ -194,9 +194,10 @@ describe("statements of the daemon", () => {
       expect(own).toHaveLength(1);
       for (const { attempt } of own) {
         const at = { attemptId: attempt.id, token: attempt.token };
+        const away = why === "spawn" ? { programAway: true } : {};
         call("attempts.start", { ...at, bootId: "b", folder: "f", awakeAt: 1, sessionId: "s" });
         call("attempts.session", { ...at, sessionId: "s2" });
-        call("attempts.settle", { ...at, outcome: { ...outcome, class: why }, limits });
+        call("attempts.settle", { ...at, outcome: { ...outcome, class: why, ...away }, limits });
       }
       call("accounts.release", { accountId: "claude:work" });
       call("worktrees.looked", { runId: agent.id, state: "kept", keptBecause: "k", commits: 1, diffStat: null });

@@ -635,7 +635,7 @@ export const runLoopNow = operation("loops.runNow", function* (input: RunNow, ct
   // Then a try that waits for its pause.
   const retry = yield* one<Row>(
     sql`select r.id as run_id, s.id as step_id, r.event_number as event_number from runs r join steps s on s.run_id = r.id
-        where r.loop_id = ${loop.id} and r.finished_at is null and r.waits_turn = 0 and s.status = 'waiting' and s.reason = 'retry' order by r.id limit 1 ${forUpdate}`,
+        where r.loop_id = ${loop.id} and r.finished_at is null and r.waits_turn = 0 and s.status = 'waiting' and s.reason in ('retry', 'program') order by r.id limit 1 ${forUpdate}`,
   );
   if (retry !== undefined) {
     const runLog = journal("run", retry["run_id"] as string, retry["event_number"] as number, now);

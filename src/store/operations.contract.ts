@@ -3,6 +3,7 @@ import { commandOf, outcomeOf, runDraft } from "../../test/drafts.ts";
 import { defaultLimits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
 import type { Store } from "../core/ports.ts";
+import type { RunTree } from "../core/records.ts";
 import type { Outcome } from "../core/run.ts";
 import type { Schedule } from "../core/schedule.ts";
 import { forEachStore, type OpenTestStore } from "./contract.ts";
@@ -285,6 +286,43 @@ forEachStore("attempts under tokens", (open) => {
     expect((await stage.store.attempts.settle({ ...old, token: adopted.token, outcome: ended(), limits })).answer).toBe(
       "done",
     );
+  });
+
+  test("B-120 a program that is away is waited for from the first start that missed it, then the run says for how long", async () => {
+    const stage = await openStage(open);
+    const { run } = await stage.store.runs.add(draft(stage));
+    const away = ended({
+      kind: "never_started",
+      class: "spawn",
+      exitStatus: null,
+      startedAt: null,
+      message: "claude is not there",
+      programAway: true,
+    });
+    const full = ended({ kind: "never_started", class: "storage", exitStatus: null, startedAt: null });
+    const end = async (outcome: Outcome, passes: number) => {
+      const [one] = (await pass(stage)).mine;
+      if (one === undefined) throw new Error("granted");
+      const { id: attemptId, token } = one.attempt;
+      await stage.store.attempts.settle({ attemptId, token, outcome, limits });
+      stage.setNow(stage.now() + passes);
+      await stage.store.steps.wake({ limit: 10 });
+      return (await stage.store.runs.get({ runId: run.id })) as RunTree;
+    };
+    // Long before: what another cause took says nothing about the program.
+    await end(away, limits.programAwayMs / 2);
+    await end(full, limits.programAwayMs);
+    const third = limits.programAwayMs / 3;
+    for (let i = 1; i <= 3; i++) {
+      const { steps, attempts } = await end(away, third);
+      expect(steps[0]).toMatchObject({ triesCounted: 0, reason: null });
+      expect(attempts.at(-1)).toMatchObject({ status: "failed", class: "spawn", counted: false });
+    }
+    const { run: over, steps, attempts } = await end(away, 0);
+    expect(over).toMatchObject({ status: "failed", reason: "not_found", error: { class: "not_found" } });
+    expect(over.error?.message).toBe("it could not be started for 15m: claude is not there");
+    expect(steps[0]?.triesCounted).toBe(1);
+    expect(attempts.at(-1)).toMatchObject({ status: "failed", class: "not_found", counted: true });
   });
 
   test("what never started goes back uncounted, and twenty in a row are a crash loop", async () => {

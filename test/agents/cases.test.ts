@@ -377,28 +377,14 @@ describe("a program that is replaced", () => {
     expect(await next()).toMatchObject({ status: "succeeded", output: { result: "new" } });
   });
 
-  test("B-120 a link that leads nowhere for a while uses up no try, and everything goes on once it is mended", async () => {
-    const agent = version("mended");
-    lead(agent);
-    // A loop looks at its program when it is made, and may find another thing when it is due.
-    const loops = [1, 2, 3].map((i) => `broken-${i}`);
-    for (const loop of loops) await home.json(["loop", "add", loop, "--every", "1h", ...target()]);
+  test("a link that leads nowhere is a program of the work's own that is not found: counted, and at once", async () => {
+    lead(version("found"));
+    await home.json(["loop", "add", "nowhere", "--every", "1h", ...target()]);
     lead(join(home.folder, "nowhere"));
-    const ids: string[] = [];
-    for (const loop of loops) {
-      const { runId } = await home.json<{ runId: string }>(["loop", "run", "--detach", loop]);
-      ids.push(runId);
-    }
-    await until(
-      async () => (await Promise.all(ids.map(show))).every((seen) => attemptsOf(seen).length >= 2),
-      "each was tried again",
-    );
-    lead(agent);
-    for (const id of ids) {
-      const seen = await over(id);
-      expect(seen).toMatchObject({ status: "succeeded", output: { result: "mended" }, steps: [{ triesCounted: 1 }] });
-      expect(attemptsOf(seen).map(({ class: of }) => of)).toContain("spawn");
-    }
+    const { runId } = await home.json<{ runId: string }>(["loop", "run", "--detach", "nowhere"]);
+    const seen = await over(runId);
+    expect(seen).toMatchObject({ status: "failed", error: { class: "not_found" }, steps: [{ triesCounted: 1 }] });
+    expect(attemptsOf(seen)).toHaveLength(1);
   });
 });
 

@@ -1,9 +1,12 @@
 /** Agents that cannot start, or could never do what is asked of them: said at the door, counted like a command, or waited for. */
 import { execFileSync } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { delimiter, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Home, openHome } from "./drover.ts";
+import { type Home, openHome, until } from "./drover.ts";
+
+const STAND_IN = resolve(fileURLToPath(import.meta.url), "../../agents/stand-in.mjs");
 
 interface Seen {
   readonly id: string;
@@ -48,9 +51,9 @@ beforeAll(async () => {
   mkdirSync(join(home.folder, "home"), { mode: 0o700 });
   // Several looks at what is away within some seconds.
   const limits = {
-    programAwayMs: "3s",
-    uncountedBackoffMs: "100ms",
-    uncountedBackoffCapMs: "500ms",
+    programAwayMs: "10s",
+    uncountedBackoffMs: "500ms",
+    uncountedBackoffCapMs: "1s",
     agentProbeMs: "2s",
   };
   const lines = Object.entries(limits).map(([name, value]) => `  ${name}: ${value}\n`);
@@ -115,5 +118,81 @@ describe("at the door", () => {
     writeFileSync(file, "ž".repeat(1_000_000));
     await home.json(add("long", ...given), options());
     rmSync(join(bin, "claude"));
+  });
+});
+
+describe("a program that is away", () => {
+  const claude = ["--agent", "claude", "--prompt", "do it"];
+  const show = (id: string) => home.json<Seen>(["show", id]);
+  const over = (id: string): Promise<Seen> =>
+    until(async () => {
+      const seen = await show(id);
+      return ["succeeded", "failed"].includes(seen.status) ? seen : null;
+    }, `${id} is over`) as Promise<Seen>;
+  /** A loop whose program is there when it is made, and its run once the program is another. */
+  const startsWithout = async (name: string, replace: () => void): Promise<string> => {
+    works();
+    await home.json(add(name, ...claude), options());
+    replace();
+    return (await home.json<{ runId: string }>(["loop", "run", "--detach", name], options())).runId;
+  };
+  const works = (): void => {
+    const node = join(home.folder, "stand-in/claude");
+    rmSync(join(home.folder, "stand-in"), { recursive: true, force: true });
+    mkdirSync(join(home.folder, "stand-in"));
+    symlinkSync(STAND_IN, node);
+    install("claude", `#!/bin/sh\nSTAND_IN_MODE=ok exec ${process.execPath} ${node} "$@"\n`);
+  };
+  const goes = (): void => rmSync(join(bin, "claude"));
+
+  test("B-120 while an update replaces it no try is used up, and everything says what the run waits for", async () => {
+    const id = await startsWithout("updated", goes);
+    await until(async () => {
+      const { status, reason, steps } = await show(id);
+      return status === "waiting" && reason === "program" && (steps[0]?.attempts.length ?? 0) >= 2;
+    }, "it was looked for twice");
+    // While it is looked for, for a moment, it does not wait.
+    const tells = (args: string[], words: RegExp | string) =>
+      until(async () => (await home.run(args)).out.match(words) !== null, `${args.join(" ")} says ${words}`);
+    await tells(["loop", "ls", "--json"], `"waitsForProgram": ?"${id}"`);
+    await tells(["loop", "ls"], "updated\\s+active, program is away");
+    await tells(["why", "updated"], `Its run ${id} waits because its agent's program is not there: .*claude`);
+    await tells(["why", id], "because its agent's program is not there");
+    await tells(["status"], `the run ${id} of updated waits because its agent's program is not there`);
+    works();
+    const seen = await over(id);
+    expect(seen).toMatchObject({ status: "succeeded", steps: [{ triesCounted: 1 }] });
+    const before = seen.steps[0]?.attempts.slice(0, -1) ?? [];
+    expect(before.length).toBeGreaterThan(1);
+    // They certainly did not run: nothing is lost.
+    for (const one of before) expect(one).toMatchObject({ status: "failed", class: "spawn", counted: false });
+    expect((await home.run(["loop", "ls"])).out).not.toContain("program is away");
+  });
+
+  test("one that does not come back fails its run after limits.programAwayMs, with a class and words", async () => {
+    const gone = {
+      removed: { script: null, words: /claude of claude is not found/ },
+      nonsense: { script: "echo nonsense; exit 3", words: /does not say its version/ },
+      hangs: { script: "exec tail -f /dev/null", words: /does not say its version/ },
+    };
+    const runs = Object.entries(gone).map(async ([name, { script, words }]) => {
+      const own = join(home.folder, `bin-${name}`);
+      const program = join(own, "claude");
+      mkdirSync(own);
+      writeFileSync(program, says("2.1.332 (Claude Code)"), { mode: 0o755 });
+      const path = `PATH=${own}${delimiter}/usr/bin${delimiter}/bin`;
+      await home.json(add(name, ...claude, "--env", path), options());
+      rmSync(program);
+      if (script !== null) writeFileSync(program, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+      const { runId } = await home.json<{ runId: string }>(["loop", "run", "--detach", name], options());
+      return { seen: await over(runId), words };
+    });
+    rmSync(join(bin, "claude"), { force: true });
+    for (const { seen, words } of await Promise.all(runs)) {
+      expect(seen).toMatchObject({ status: "failed", error: { class: "not_found" }, steps: [{ triesCounted: 1 }] });
+      expect(seen.error?.message).toMatch(words);
+      expect(seen.error?.message).toMatch(/^it could not be started for [\d.]+s: /);
+      expect(seen.steps[0]?.attempts.length).toBeGreaterThan(1);
+    }
   });
 });

@@ -13,7 +13,10 @@ import { command, distance, facts, painted, plural, schedule, short, status, tim
 
 const standing = (loop: LoopDocument): string => (loop.archived ? "archived" : loop.status);
 
-export function loopTable({ items }: { readonly items: readonly LoopDocument[] }, screen: Screen): string {
+/** Of `loop ls`. */
+type LoopRow = LoopDocument & { readonly waitsForProgram: string | null };
+
+export function loopTable({ items }: { readonly items: readonly LoopRow[] }, screen: Screen): string {
   if (items.length === 0)
     return screen.columns === null ? "" : "no loops: drover loop add NAME --every 15m -- COMMAND\n";
   return table(
@@ -27,7 +30,9 @@ export function loopTable({ items }: { readonly items: readonly LoopDocument[] }
     ],
     items.map((loop) => [
       loop.name,
-      status(standing(loop), screen),
+      loop.waitsForProgram === null
+        ? status(standing(loop), screen)
+        : screen.warn(`${standing(loop)}, program is away`),
       schedule(loop.schedule),
       loop.status === "active" && !loop.archived ? distance(loop.nextAt, screen) : "-",
       loop.failureStreak > 0
