@@ -195,12 +195,12 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
     reason: run.reason,
     facts: { ...facts, ...more, ...(escaped === null ? {} : { escaped: escaped as unknown as Json }) },
   });
-  const tries = step === undefined ? "" : `, try ${step.triesCounted} of ${step.maxAttempts}`;
-  switch (run.status) {
   const makingSince =
     tree.worktree?.state === "making" && last !== undefined && isLiveAttempt(last.status)
       ? tree.worktree.createdAt
       : null;
+  const tries = step === undefined ? "" : `, try ${step.triesCounted} of ${step.maxAttempts}`;
+  switch (run.status) {
     case "queued": {
       if (step?.status === "pending")
         return answer(
@@ -251,13 +251,13 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
       );
     }
     case "running":
-      if (run.cancelRequestedAt !== null)
-        return answer(`It is being cancelled by ${run.cancelBy ?? "somebody"} (${run.cancelReason ?? "no reason"}).`);
       if (makingSince !== null && run.cancelRequestedAt === null)
         return answer(
           `Its worktree is being made since ${iso(makingSince)} (${inTime(makingSince, now)}); it runs because ${originOf(tree)}.`,
           { makingSince: iso(makingSince) },
         );
+      if (run.cancelRequestedAt !== null)
+        return answer(`It is being cancelled by ${run.cancelBy ?? "somebody"} (${run.cancelReason ?? "no reason"}).`);
       return answer(
         `It runs${run.startedAt === null ? "" : ` for ${describeDuration(now - run.startedAt)}`} because ${originOf(tree)}.`,
         { pid: last?.pid ?? null, attempt: last?.number ?? null },
