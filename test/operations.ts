@@ -36,4 +36,5 @@ export const testTrees: WorktreeTools = {
   remove: async () => ({ removed: true, state: whole }),
   strays: async () => [],
   lacks: async () => false,
+  isUnknown: async () => false,
 };

@@ -284,38 +284,55 @@ export async function requireAgent(context: StoreContext, target: AgentTarget): 
 
 const isFile = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isFile() === true;
 
-/** Whether a folder is in a repository: as git looks for one, without asking it. */
+/** Whether a folder is in a repository, a bare one too: as git looks for one, without asking it. */
 function isInRepository(folder: string): boolean {
+  const isGitFolder = (path: string) =>
+    isFile(join(path, "HEAD")) && existsSync(join(path, "objects")) && existsSync(join(path, "refs"));
   for (let at = folder; ; at = dirname(at)) {
     // A sandbox may leave an empty `.git`: only one with a HEAD, or a file that points to one, is a repository's.
-    if (existsSync(join(at, ".git", "HEAD")) || isFile(join(at, ".git"))) return true;
+    if (existsSync(join(at, ".git", "HEAD")) || isFile(join(at, ".git")) || isGitFolder(at)) return true;
     if (at === dirname(at)) return false;
   }
 }
 
+/** Whether a tree would have nothing of a folder in a repository. What git cannot say now, the start says. */
+async function isUncommitted({ trees }: Pick<StoreContext, "trees">, cwd: string): Promise<boolean> {
+  if (existsSync(join(cwd, ".git"))) return false;
+  return trees.isUnknown(cwd).catch(() => false);
+}
+
 /**
- * Where the work is done, for a folder as it is now: `auto` in no repository is `off`, and said.
- * Errors: AppError invalid `no_repository`.
+ * Where the work is done, for a folder as it is now: `auto` in no repository, or where a tree would have nothing of the
+ * folder, is `off`, and said. Errors: AppError invalid `no_repository`, `not_committed`.
  */
-export function settleWorktree(
+export async function settleWorktree(
+  context: Pick<StoreContext, "trees">,
   mode: WorktreeMode,
   cwd: string,
   writes: boolean,
-): { readonly mode: WorktreeMode; readonly warnings: readonly Warning[] } {
-  if (mode === "off" || isInRepository(cwd)) return { mode, warnings: [] };
+): Promise<{ readonly mode: WorktreeMode; readonly warnings: readonly Warning[] }> {
+  const inside = mode === "off" || isInRepository(cwd);
+  if (mode === "off" || (inside && !(await isUncommitted(context, cwd)))) return { mode, warnings: [] };
   if (mode === "required")
-    throw badInput(
-      "--worktree",
-      `${JSON.stringify(cwd)} is in no git repository`,
-      "Name a folder of one with --cwd, make one with `git init`, or give --worktree off.",
-      "no_repository",
-    );
+    throw inside
+      ? badInput(
+          "--worktree",
+          `nothing in ${JSON.stringify(cwd)} is committed, so a worktree would not have it`,
+          "Commit what the work needs, name another folder with --cwd, or give --worktree off.",
+          "not_committed",
+        )
+      : badInput(
+          "--worktree",
+          `${JSON.stringify(cwd)} is in no git repository`,
+          "Name a folder of one with --cwd, make one with `git init`, or give --worktree off.",
+          "no_repository",
+        );
   return {
     mode: "off",
     warnings: [
       {
         code: "no_worktree",
-        message: `${cwd} is in no git repository: the work is done in the folder itself`,
+        message: `${inside ? `nothing in ${cwd} is committed` : `${cwd} is in no git repository`}: the work is done in the folder itself${inside ? ", in your checkout" : ""}`,
         hint: writes
           ? "agents that share it run one after another; --worktree required insists on a tree of its own"
           : "--worktree required insists on a tree of its own",

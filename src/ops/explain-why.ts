@@ -5,6 +5,7 @@ import { describeEscape, type Escape } from "../core/escape.ts";
 import type { AccountView, Instant } from "../core/ports.ts";
 import type { LoopRecord, RunTree, SlotRecord } from "../core/records.ts";
 import { isLiveAttempt } from "../core/run.ts";
+import { worktreeOf } from "../core/target.ts";
 import type { Json } from "./fields.ts";
 import { required, text } from "./fields.ts";
 import { awayRuns, awayWords } from "./away.ts";
@@ -188,9 +189,15 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
     endedBy: last?.endedBy ?? null,
   };
   const escaped = tree.worktree?.escaped ?? null;
+  const places = [
+    escaped === null ? "" : ` ${besides(escaped, tree.worktree?.repository ?? null)}`,
+    worktreeOf(run.target) === "auto" && tree.worktree == null && run.startedAt !== null
+      ? ` It works in ${run.target.cwd} itself: no worktree could be made of it.`
+      : "",
+  ].join("");
   const answer = (sentence: string, more: { readonly [key: string]: Json } = {}): Why => ({
     thing: { kind: "run", id: run.id, name: run.loopName },
-    sentence: escaped === null ? sentence : `${sentence} ${besides(escaped, tree.worktree?.repository ?? null)}`,
+    sentence: `${sentence}${places}`,
     status: run.status,
     reason: run.reason,
     facts: { ...facts, ...more, ...(escaped === null ? {} : { escaped: escaped as unknown as Json }) },

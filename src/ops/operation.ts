@@ -83,6 +83,8 @@ export interface WorktreeTools {
   strays(known: readonly string[]): Promise<readonly StrayTree[]>;
   /** Whether no commit of a folder's checkout has a file, so that a tree made for it would not. @param file from the folder on */
   lacks(cwd: string, file: string): Promise<boolean>;
+  /** Whether a folder is below the top of its checkout and git knows no file in it: then no tree is made for it. */
+  isUnknown(cwd: string): Promise<boolean>;
 }
 
 /** What is known of the daemon where an operation runs. */

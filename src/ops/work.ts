@@ -256,7 +256,7 @@ export async function makeTarget(
   else if (!target.shell && (await context.findProgram(target.argv[0], target.cwd, target.env["PATH"])) === null)
     throw noProgram(context, target.argv[0], target.cwd);
   const writes = target.kind === "agent" && target.permission !== "read-only";
-  const { mode, warnings } = settleWorktree(target.worktree ?? "off", target.cwd, writes);
+  const { mode, warnings } = await settleWorktree(context, target.worktree ?? "off", target.cwd, writes);
   if (target.kind === "agent") {
     const { checkAtDoor } = await import("./agent-door.ts");
     const promptFlag = input.promptFile === undefined ? "--prompt" : "--prompt-file";

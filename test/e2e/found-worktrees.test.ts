@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type Home, openHome, until } from "./drover.ts";
 
 interface Shown {
@@ -198,4 +198,77 @@ test("a secret in the name of a file is neither stored nor shown nor logged", as
   ];
   for (const text of texts) expect(text).not.toContain(canary);
   expect(texts[1]).toContain("worktree_kept");
+});
+
+describe("where the work is done", () => {
+  test("a folder of which nothing is committed: said at the start, in show, and refused by required in plain words", async () => {
+    const path = repository({ ".gitignore": "ignored/\n" });
+    for (const name of ["scratch", "ignored"]) {
+      const folder = join(path, name);
+      mkdirSync(folder);
+      writeFileSync(join(folder, "notes.txt"), "x\n");
+      const started = await home.run(["run", ...words(folder, "cat notes.txt && touch made.txt")]);
+      expect(started.status, started.err).toBe(0);
+      expect(started.err).toContain(
+        `nothing in ${folder} is committed: the work is done in the folder itself, in your checkout`,
+      );
+      expect(existsSync(join(folder, "made.txt"))).toBe(true);
+      const refused = await home.refused(2, ["run", ...words(folder, "true", "--worktree", "required")]);
+      expect(refused.message).toBe(
+        `nothing in ${JSON.stringify(folder)} is committed, so a worktree would not have it`,
+      );
+    }
+    const { items } = await home.json<{ items: readonly { id: string }[] }>(["runs"]);
+    expect((await home.run(["show", items[0]?.id ?? ""])).out).toMatch(/worktree +none: it works in the folder itself/);
+  });
+
+  test("a loop whose folder is not committed any more says so where its run is explained", async () => {
+    const path = repository({ ".gitignore": "later/\n" });
+    mkdirSync(join(path, "api"));
+    writeFileSync(join(path, "api/x"), "x\n");
+    git(path, "add", "-A");
+    git(path, "commit", "-qm", "api");
+    await home.json(["loop", "add", "nightly", "--every", "1d", ...words(join(path, "api"), "true")]);
+    git(path, "rm", "-rq", "--cached", "api");
+    await home.json(["up"]);
+    const { runId } = await home.json<{ runId: string }>(["loop", "run", "nightly"]);
+    const shown = await ended(runId);
+    expect(shown).toMatchObject({ status: "succeeded", worktree: null });
+    expect((await home.json<{ sentence: string }>(["why", runId])).sentence).toContain(
+      "no worktree could be made of it",
+    );
+    expect((await home.run(["show", runId])).out).toContain("no worktree could be made (in no repository");
+  });
+
+  test("a bare repository is one: auto makes a tree of it", async () => {
+    const path = repository();
+    git(home.folder, "clone", "-q", "--bare", path, "shop.git");
+    const shown = await ended(await detach(join(home.folder, "shop.git"), "cat README.md && echo new > new.txt"));
+    expect(shown).toMatchObject({ status: "succeeded", worktree: { state: "kept" } });
+    expect(existsSync(join(home.folder, "shop.git/new.txt"))).toBe(false);
+  });
+
+  test.each([
+    ["objects", /is broken: git does not take it for one any more/],
+    ["objects/*", /is damaged: its commit [0-9a-f]+ cannot be read/],
+  ])(
+    "a repository without its %s is damaged, not without commits, and nothing works in it by auto",
+    async (what, why) => {
+      const path = repository();
+      execFileSync("sh", ["-c", `rm -rf .git/${what}`], { cwd: path });
+      const shown = await ended(await detach(path, "touch made.txt"));
+      expect(shown).toMatchObject({ status: "failed", error: { class: "workspace" } });
+      expect(shown.error?.message).toMatch(why);
+      expect(existsSync(join(path, "made.txt"))).toBe(false);
+    },
+  );
+
+  test("a line break in the path is refused in words", async () => {
+    const path = repository();
+    const odd = join(home.folder, "two\nlines");
+    execFileSync("mv", [path, odd]);
+    const shown = await ended(await detach(odd, "true"));
+    expect(shown.error?.message).toContain("has a line break in its path");
+    expect(shown.error?.message).toContain("--worktree off");
+  });
 });

@@ -56,7 +56,7 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
       [
         ["runs", inertLine(command(run.target))],
         ["in", inertLine(run.worktree === null ? (cwd ?? "") : run.worktree.path)],
-        ["worktree", run.worktree === null ? null : worktreeText(run.worktree)],
+        ["worktree", run.worktree === null ? noWorktree(run) : worktreeText(run.worktree)],
         ["escaped", run.worktree?.escaped == null ? null : screen.bad(escapedText(run.worktree.escaped))],
         ["account", run.account === null ? null : inertLine(run.account)],
         [
@@ -122,6 +122,15 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
 /** What changed outside of its tree, by whom nobody knows. */
 const escapedText = (escaped: Escape): string =>
   `the main checkout changed while it ran: ${inertLine(describeEscape(escaped))}; it may be the agent's doing or somebody else's`;
+
+/** Said of an agent that has none, once it has started; a command has none unless somebody asked for one. */
+function noWorktree({ target, startedAt }: RunDocument): string | null {
+  const { kind, worktree } = target as { readonly kind?: string; readonly worktree?: string };
+  if (startedAt === null || (kind !== "agent" && worktree !== "auto")) return null;
+  return worktree === "auto"
+    ? "none: it works in the folder itself, of which no worktree could be made (in no repository, or nothing in it is committed)"
+    : "none: it works in the folder itself";
+}
 
 /** Where the branch began, what it holds, and whether it stays. */
 function worktreeText(tree: WorktreeDocument): string {

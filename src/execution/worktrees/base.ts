@@ -28,6 +28,7 @@ export async function chooseBase(git: Workspace, origin: Origin): Promise<Base> 
   if (origin.kind === "away" && origin.last !== null)
     return { ...origin.last, note: `${origin.last.note} as last fetched, perhaps behind: ${origin.words}` };
   const commit = await commitOf(git, "HEAD");
+  if (commit === null) await refuseDamaged(git);
   if (commit === null)
     throw workspaceError(`the repository ${git.folder} has no commits yet, so there is nothing to begin at`, {
       path: git.folder,
@@ -35,6 +36,19 @@ export async function chooseBase(git: Workspace, origin: Origin): Promise<Base> 
     });
   const why = { none: "no origin", empty: "origin has no commits", away: origin.kind === "away" ? origin.words : "" };
   return { commit, note: `local HEAD: ${why[origin.kind]}` };
+}
+
+/** A HEAD that names a commit which is not there is no repository without commits. Errors: `workspace`. */
+async function refuseDamaged(git: Workspace): Promise<void> {
+  const named = await git.run(["rev-parse", "--verify", "--quiet", "HEAD"]);
+  const on = await git.run(["symbolic-ref", "--quiet", "HEAD"]);
+  // On a branch that is not born there is no name, on no branch there has to be one.
+  if (named.exit !== 0 && on.exit === 0) return;
+  const id = printed(named) || "HEAD";
+  throw workspaceError(
+    `the repository ${git.folder} is damaged: its commit ${id} cannot be read (${git.why(await git.run(["cat-file", "-e", id]))})`,
+    { path: git.folder, hint: "`git fsck` there says what is missing." },
+  );
 }
 
 /** Fetches the default branch of `origin`. That it cannot be reached is an answer. Errors: `no_space`. */

@@ -59,6 +59,8 @@ export interface HostWorktrees extends Worktrees {
   strays(known: readonly string[]): Promise<readonly StrayWorktree[]>;
   /** Whether HEAD of a folder's checkout has no such file, and a tree would be made for it. @param file from the folder on */
   lacks(cwd: string, file: string): Promise<boolean>;
+  /** Whether a folder is below the top of its checkout and git knows no file in it: then `auto` makes no tree for it. */
+  isUnknown(cwd: string): Promise<boolean>;
 }
 
 /** A tree that was made this short a time ago may have a record that whoever looks for strays has not seen. */
@@ -109,7 +111,7 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
       });
     }
     // A folder without a single file that git knows would be missing in the tree: what is in it is what it is about.
-    if (order.mode === "auto" && place.prefix !== "" && (await isUnknown(at(order.cwd)))) return null;
+    if (order.mode === "auto" && (await isUnknownAt(place, order.cwd))) return null;
     mkdirSync(dirname(order.path), { recursive: true, mode: 0o700 });
     const path = realPlace(order.path);
     return inTurn(path, async () => {
@@ -171,10 +173,13 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     writeMarker(gitFolder, marker);
     await checkOut(tree, base.commit);
     if (place.prefix !== "" && !isThere(join(path, place.prefix)))
-      throw workspaceError(`the folder ${place.prefix} is not in ${base.note} (${base.commit.slice(0, 12)})`, {
-        path: order.cwd,
-        hint: "Push the commit that has it, or work in the folder itself with --worktree off.",
-      });
+      throw workspaceError(
+        `the folder ${place.prefix} is not in the commit that the worktree begins at, ${base.commit.slice(0, 12)} (${base.note})`,
+        {
+          path: order.cwd,
+          hint: "Commit what is in it, and push that where there is an origin; or work in the folder itself with --worktree off.",
+        },
+      );
     const { changed } = await readStatus(tree);
     const untouched = changed.length === 0 ? null : ((await readRepository(tree.run))?.digest ?? null);
     const notes = [
@@ -501,9 +506,12 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     };
   };
 
+  const isUnknownAt = async ({ prefix }: Place, cwd: string): Promise<boolean> =>
+    prefix !== "" && (await isUnknown(at(cwd)));
+
   const lacks = async (cwd: string, file: string): Promise<boolean> => {
     const place = await locate(cwd, at);
-    if (place === null || (place.prefix !== "" && (await isUnknown(at(cwd))))) return false;
+    if (place === null || (await isUnknownAt(place, cwd))) return false;
     const { exit } = await at(cwd).run(["cat-file", "-e", `HEAD:./${normalize(file)}`]);
     return exit !== null && exit !== 0;
   };
@@ -538,6 +546,11 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
         return { ...answer, state: withoutSecrets(state, censor), note: note === null ? null : censor(note) };
       }),
     strays,
+    isUnknown: (cwd) =>
+      inWords("the repository cannot be looked at", cwd, async () => {
+        const place = await locate(cwd, at);
+        return place !== null && (await isUnknownAt(place, cwd));
+      }),
     lacks: (cwd, file) => inWords("the repository cannot be looked at", cwd, () => lacks(cwd, file)),
   };
 }

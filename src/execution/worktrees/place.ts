@@ -25,14 +25,28 @@ export async function locate(cwd: string, at: (folder: string) => Workspace): Pr
   if (end.exit === 0) {
     const [common, gitFolder, top] = printed(end).split("\n");
     if (common === undefined || gitFolder === undefined || top === undefined || printed(end).split("\n").length !== 3)
-      throw workspaceError(`the path of ${cwd} cannot be told from what git says`, { path: cwd });
+      throw workspaceError(
+        `${JSON.stringify(cwd)}, or its repository, has a line break in its path: git makes no worktree there`,
+        {
+          path: cwd,
+          hint: "Rename the folder, or work in it itself with --worktree off.",
+        },
+      );
     const prefix = printed(await git.run(["rev-parse", "--show-prefix"]));
     const main = basename(common) === ".git" ? dirname(common) : common;
     const repository = common === gitFolder ? top : main;
     return { git: at(top), common: realpathSync(common), repository, prefix };
   }
+  if (isNoRepository(end)) {
+    const broken = repositoryAbove(cwd);
+    if (broken === null) return null;
+    throw workspaceError(`the repository ${broken} is broken: git does not take it for one any more`, {
+      path: cwd,
+      hint: `\`git -C ${JSON.stringify(broken)} status\` says the same; restore its .git, or work in the folder itself with --worktree off.`,
+    });
+  }
   // Without git a folder can still be in a repository.
-  if (isNoRepository(end) || (end.fault !== null && !hasGitAbove(cwd))) return null;
+  if (end.fault !== null && repositoryAbove(cwd) === null) return null;
   const bare = await git.run([...asked, "--is-bare-repository"]);
   const [common, , isBare] = printed(bare).split("\n");
   if (bare.exit === 0 && isBare === "true" && common !== undefined)
@@ -46,12 +60,15 @@ export async function isUnknown(git: Workspace): Promise<boolean> {
   return end.exit === 0 && end.stdout.length === 0;
 }
 
-function hasGitAbove(folder: string): boolean {
+/** The checkout that a folder is in by what lies there; null when there is none. A sandbox may leave an empty `.git`: that is none. */
+function repositoryAbove(folder: string): string | null {
   for (let path = resolve(folder); ; path = dirname(path)) {
-    if (existsSync(join(path, ".git"))) return true;
-    if (dirname(path) === path) return false;
+    if (existsSync(join(path, ".git", "HEAD")) || isFile(join(path, ".git"))) return path;
+    if (dirname(path) === path) return null;
   }
 }
+
+const isFile = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isFile() === true;
 
 /** The shared part of the repository that a folder is in, by its real path. Errors: `workspace`. */
 export async function commonOf(git: Workspace): Promise<string> {
