@@ -1,10 +1,11 @@
 /** Git that outlived the drover that ran it: it works on in a tree that the next one makes anew. */
+import { realpathSync } from "node:fs";
 import { sep } from "node:path";
 import { endAbandoned } from "../errand.ts";
 import type { ProcessTable } from "../processes.ts";
 import { OUR_GIT } from "../repository.ts";
 import { workingFolders } from "./occupants.ts";
-import { realPlace } from "./place.ts";
+import { isThere } from "./place.ts";
 
 /** From TERM, at which git takes its locks away, to KILL. */
 const GRACE_MS = 2_000;
@@ -15,7 +16,7 @@ export async function endAbandonedGit(
   table: ProcessTable,
   log: (message: string) => void,
 ): Promise<void> {
-  const below = realPlace(root) + sep;
+  const below = (isThere(root) ? realpathSync(root) : root) + sep;
   const folders = await workingFolders(table).catch(() => []); // then its words alone say where it works
   const working = new Map(folders.map(({ pid, path }) => [pid, path + sep]));
   const reports = await endAbandoned(table, GRACE_MS, ({ pid }) => {

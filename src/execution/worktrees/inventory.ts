@@ -120,7 +120,8 @@ async function lookInside(tree: string, origins: Origins, eyes: Eyes): Promise<I
       ? []
       : status.changed;
   const isIgnored = (path: string) =>
-    ignored.some((one) => path === one || (one.endsWith("/") && path.startsWith(one))) && existsSync(join(tree, path));
+    ignored.some((one) => path === one || `${path}/` === one || (one.endsWith("/") && path.startsWith(one))) &&
+    existsSync(join(tree, path));
   const expected = (marker?.expected ?? []).filter(isIgnored);
   const locked = readText(join(gitFolder, "locked"));
   const findings = [

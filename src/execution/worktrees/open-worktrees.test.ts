@@ -207,7 +207,9 @@ describe("a tree", () => {
     mkdirSync(join(shop, "scratch"));
     writeFileSync(join(shop, "scratch/notes"), "x");
     expect(await trees.make(orderFor(join(shop, "scratch"), { mode: "auto" }))).toBeNull();
-    await expect(trees.make(orderFor(join(shop, "scratch")))).rejects.toThrow(/scratch.* is not in the commit .*origin\/main/);
+    await expect(trees.make(orderFor(join(shop, "scratch")))).rejects.toThrow(
+      /scratch.* is not in the commit .*origin\/main/,
+    );
     expect(registered(shop)).toEqual([shop]);
     expect(branches(shop)).toEqual(["main"]);
   });
@@ -1020,13 +1022,13 @@ describe("what somebody met who had never seen it", () => {
 
   test("a file that its run was to leave keeps it although git ignores it, and is kept when it is given up", async () => {
     const shop = repository();
-    const record = await makeTree(join(shop, "api"), { expected: ["../ignored/report.txt", "none.txt"] });
+    const record = await makeTree(join(shop, "api"), { expected: ["../ignored/report.txt", "../ignored", "none.txt"] });
     expect(await trees.look(record)).toMatchObject({ holds: [] });
     mkdirSync(join(record.path, "ignored"));
     writeFileSync(join(record.path, "ignored/report.txt"), "evidence\n");
     expect(await trees.remove(record, false)).toMatchObject({
       removed: false,
-      state: { holds: ["1 expected file that git ignores (ignored/report.txt)"] },
+      state: { holds: ["2 expected files that git ignores (ignored/report.txt, ignored)"] },
     });
     expect(await trees.remove(record, true)).toMatchObject({ removed: true });
     expect(git(shop, "show", `refs/drover/rescue/${RUN}:ignored/report.txt`)).toBe("evidence");
