@@ -109,11 +109,11 @@ export const promptOf = (of: Target): string | null => (of.kind === "agent" ? of
 const shown = (words: readonly string[]): string =>
   words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 
-/** What runs, in one line, for people; never for a shell. */
+/** What runs, in one line, for people; never for a shell. A prompt's first line may hold a secret of its run, and is left out then. */
 export function describeTarget(of: Target): string {
   if (of.kind === "agent") {
     const who = of.command === null ? of.provider : shown(of.command);
-    return `${who}${of.account === "default" ? "" : ` (${accountOf(of)})`}: ${of.prompt.head}`;
+    return `${who}${of.account === "default" ? "" : ` (${accountOf(of)})`}: ${Object.keys(of.secrets).length === 0 ? of.prompt.head : "a prompt"}`;
   }
   if (of.shell && of.argv[0] === "/bin/sh" && of.argv.length === 3) return of.argv[2] ?? "";
   return shown(of.argv);

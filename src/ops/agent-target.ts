@@ -18,6 +18,8 @@ export const WORKTREE_MODES = ["off", "auto", "required"] as const satisfies rea
 
 /** Characters of a prompt's first line that people are shown. */
 const HEAD_CHARACTERS = 120;
+/** Where the first line is looked for. */
+export const HEAD_BYTES = 64 * 1024;
 
 export const agentFields = {
   agent: choice("an agent to run", PROVIDERS, { placeholder: "PROVIDER" }),
@@ -202,8 +204,8 @@ function promptOf(context: StoreContext, input: AgentInput, before: AgentTarget 
       "Put what is long into a file and name it in the prompt, or raise limits.promptBytes.",
       "prompt_too_large",
     );
-  const shown = content.subarray(0, 64 * 1024).toString();
-  if (content.length <= 64 * 1024 && shown.trim() === "")
+  const shown = content.subarray(0, HEAD_BYTES).toString();
+  if (content.length <= HEAD_BYTES && shown.trim() === "")
     throw badInput(path, "the prompt is blank", "Say what the agent is to do.", "prompt_blank");
   return {
     ref: { digest: createHash("sha256").update(content).digest("hex"), bytes: content.length, head: headOf(shown) },
@@ -211,8 +213,8 @@ function promptOf(context: StoreContext, input: AgentInput, before: AgentTarget 
   };
 }
 
-/** The first line that is not blank, cut, without control characters. */
-function headOf(prompt: string): string {
+/** The first line that is not blank, cut (then `…` is its end), without control characters. */
+export function headOf(prompt: string): string {
   const line = (/\S[^\n\r]*/.exec(prompt)?.[0] ?? "").replaceAll(/\p{Cc}+/gu, " ").trim();
   const characters = Array.from(line.slice(0, 2 * HEAD_CHARACTERS + 2));
   return characters.length <= HEAD_CHARACTERS ? line : `${characters.slice(0, HEAD_CHARACTERS - 1).join("")}…`;

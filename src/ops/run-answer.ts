@@ -1,5 +1,8 @@
 /** What the documents of runs need beside their records. */
+import type { Store } from "../core/ports.ts";
 import type { RunTree } from "../core/records.ts";
+import type { PromptRef } from "../core/target.ts";
+import { HEAD_BYTES, headOf } from "./agent-target.ts";
 import { type RunTreeDocument, type RunSurroundings, toRunTreeDocument } from "./documents.ts";
 import type { StoreContext } from "./operation.ts";
 
@@ -20,15 +23,33 @@ async function surroundingsOf(context: Reached, tree: RunTree): Promise<RunSurro
   };
 }
 
+/** A longer prompt is not read for its first line. */
+const READ_BYTES = 1024 * 1024;
+
 /** The first line of an agent's prompt without what its attempts had as secrets; null where that is not known. */
 export async function shownHead(
-  { output }: Pick<Reached, "output">,
+  { store, output }: Reached,
   { run, attempts }: Pick<RunTree, "run" | "attempts">,
 ): Promise<string | null> {
   if (run.target.kind !== "agent") return null;
-  let head: string | null = null;
+  const folders = attempts.flatMap(({ folder }) => (folder === null ? [] : [folder]));
+  if (folders.length === 0) return null;
+  let text = await beginningOf(store, run.target.prompt);
+  let isKnown = false;
   // Each attempt has looked its secrets up anew.
-  for (const { folder } of attempts)
-    if (folder !== null) head = (await output.scrub(folder, head ?? run.target.prompt.head)) ?? head;
-  return head;
+  for (const folder of folders) {
+    const scrubbed = await output.scrub(folder, text);
+    if (scrubbed === null) continue;
+    isKnown = true;
+    text = scrubbed;
+  }
+  return isKnown ? headOf(text) : null;
+}
+
+/** A first line that was cut may end within a secret, which is found only where it is whole. */
+async function beginningOf(store: Store, { head, digest, bytes }: PromptRef): Promise<string> {
+  if (!head.endsWith("…")) return head;
+  const kept = bytes <= READ_BYTES ? await store.prompts.get({ digest }) : null;
+  if (kept !== null) return Buffer.from(kept.content, "base64").subarray(0, HEAD_BYTES).toString();
+  return head.replace(/\S*$/, "…"); // without its last word: most secrets are one
 }
