@@ -6,7 +6,7 @@ import { inputOf, refusalOf, resumption } from "./resumption.ts";
 
 const able = { resume: true, fork: true };
 const after = (was: FailureClass | null, sessionId: string | null = "S", message: string | null = "what was said") =>
-  resumption({ sessionId, class: was, message }, able);
+  resumption({ sessionId, class: was, message, folder: "att_1.1" }, able);
 const begins = { how: "begin", sessionId: null, note: null, tellsTask: true };
 
 const GOES_ON: ReadonlySet<FailureClass> = new Set<FailureClass>([
@@ -44,6 +44,16 @@ describe("what an attempt goes on with", () => {
     expect(next.sessionId).toBeNull();
     if (was === "spawn" || was === "storage") expect(next.note).toBeNull();
     else expect(next.note).toContain(was);
+  });
+
+  test("where no attempt got as far as a folder nothing began, and nothing is told of one", () => {
+    const before = {
+      sessionId: null,
+      class: "lost",
+      message: "the daemon was restarted before it was started",
+    } as const;
+    for (const folder of [null, undefined])
+      expect(resumption(folder === undefined ? before : { ...before, folder }, able)).toEqual(begins);
   });
 
   test("a command line that cannot go on begins afresh", () => {

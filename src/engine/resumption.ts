@@ -66,7 +66,9 @@ export function resumption(before: Assignment["before"], can: SessionTraits): Re
       tellsTask: false,
     };
   }
-  return NOT_BEGUN.has(was) ? BEGINS : { ...BEGINS, note: earlier(was, said) };
+  // Where none of its attempts has got as far as a folder, none has begun.
+  const began = before.sessionId !== null || (before.folder ?? null) !== null;
+  return NOT_BEGUN.has(was) || !began ? BEGINS : { ...BEGINS, note: earlier(was, said) };
 }
 
 const earlier = (was: FailureClass, said: string): string =>
