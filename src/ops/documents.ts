@@ -507,6 +507,7 @@ export const loopKeys = {
   createdAt: instant,
   updatedAt: instant,
 };
+
 // --- Accounts ------------------------------------------------------------------------------------------------------------
 
 export interface AccountDocument {
