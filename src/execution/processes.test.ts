@@ -79,7 +79,7 @@ test("a look since a tree's beginning finds all of it, and says whether the list
   const forks = table.forks() ?? 0;
   const child = spawn("/bin/sh", ["-c", "sleep 60 & sleep 60 & echo ready; wait"], {
     detached: true,
-    env: { [ATTEMPT_MARK]: "att_since" },
+    env: { [ATTEMPT_MARK]: `att_since_${process.pid}` },
     stdio: ["ignore", "pipe", "ignore"],
   });
   try {
@@ -90,7 +90,7 @@ test("a look since a tree's beginning finds all of it, and says whether the list
     while (!look.quiet) look = await table.look({ pid, forks });
     const { snapshot } = look;
     expect(snapshot.bySession.get(pid)).toHaveLength(3);
-    expect(snapshot.byMark.get(`${ATTEMPT_MARK}=att_since`)).toHaveLength(3);
+    expect(snapshot.byMark.get(`${ATTEMPT_MARK}=att_since_${process.pid}`)).toHaveLength(3);
     expect(snapshot.all.length).toBeLessThan(table.snapshot().all.length);
   } finally {
     process.kill(-(child.pid ?? Number.NaN), "SIGKILL");
@@ -98,20 +98,21 @@ test("a look since a tree's beginning finds all of it, and says whether the list
 });
 
 test("a process between two programs has no mark yet, and a look that met it is not quiet", () => {
-  // As the kernel shows one that has its new memory but not yet its environment there, one that is there, one without
-  // any variable, and one that has given its memory back.
-  const line = (size: number, start: number, end: number) =>
-    `42 (sh) R 1 42 42 0 -1 ${"0 ".repeat(13)}777 ${size} ${"0 ".repeat(26)}${start} ${end} 0`;
-  expect(hasNoEnvironment(line(4096, 0, 0))).toBe(false);
-  expect(hasNoEnvironment(line(4096, 100, 200))).toBe(false);
-  expect(hasNoEnvironment(line(4096, 100, 100))).toBe(true);
-  expect(hasNoEnvironment(line(0, 0, 0))).toBe(true);
+  // As the kernel shows one that has its new memory and nothing in it, one whose environment is being laid out, one that
+  // has it, one without any variable, and one that has given its memory back.
+  const line = (size: number, code: number, start: number, end: number) =>
+    `42 (sh) R 1 42 42 0 -1 ${"0 ".repeat(13)}777 ${size} 0 0 ${code} ${"0 ".repeat(23)}${start} ${end} 0`;
+  expect(hasNoEnvironment(line(4096, 0, 0, 0))).toBe(false);
+  expect(hasNoEnvironment(line(4096, 0, 100, 100))).toBe(false);
+  expect(hasNoEnvironment(line(4096, 10, 100, 200))).toBe(false);
+  expect(hasNoEnvironment(line(4096, 10, 100, 100))).toBe(true);
+  expect(hasNoEnvironment(line(0, 0, 0, 0))).toBe(true);
   expect(hasNoEnvironment("")).toBe(true);
 });
 
 test("a quiet look finds the mark of a process that runs one program after the other", async () => {
   const table = openProcessTable("proc");
-  const id = "att_programs";
+  const id = `att_programs_${process.pid}`;
   const next = 'n=$((n+1)); export n; [ "$n" -gt 500 ] && exec /bin/sleep 60; exec /bin/sh -c "$again"';
   const child = spawn("/bin/sh", ["-c", next], {
     detached: true,

@@ -283,15 +283,15 @@ function readMarks(pid: number): string[] | null {
 }
 
 /**
- * Whether a stat line says that its process has no environment, rather than none yet. The kernel tells where an
- * environment stands (fields 50 and 51 of the line) as soon as the program is laid out; what has no memory at all (field
- * 23) runs no program any more.
+ * Whether a stat line says that its process has no environment, rather than none yet. The kernel tells where the code
+ * begins (field 26 of the line) only after it has laid the environment out (fields 50 and 51), which for a moment begins
+ * and ends at one place; what has no memory at all (field 23) runs no program any more.
  */
 export function hasNoEnvironment(stat: string): boolean {
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  const [size, start, end] = [fields[20], fields[47], fields[48]];
-  if (size === undefined || start === undefined || end === undefined) return true; // gone
-  return size === "0" || (end !== "0" && start === end);
+  const [size, code, start, end] = [fields[20], fields[23], fields[47], fields[48]];
+  if (size === undefined || code === undefined || start === undefined || end === undefined) return true; // gone
+  return size === "0" || (code !== "0" && start === end);
 }
 
 /** The marks in an environment as the kernel shows it: entries that end in NUL. */
