@@ -42,6 +42,8 @@ export interface Parsed {
   readonly input: { readonly [key: string]: Json };
   readonly json: boolean;
   readonly help: boolean;
+  /** Every question is answered. */
+  readonly yes: boolean;
 }
 
 interface Known {
@@ -143,7 +145,7 @@ export function parseArguments(
       const [first, second] = [pathOnCommandLine(operation, one), pathOnCommandLine(operation, other)];
       throw badInput(second, `${first} and ${second} contradict each other`, "Give one of them.", "contradiction");
     }
-  return { input, json: common.has("json"), help: common.has("help") };
+  return { input, json: common.has("json"), help: common.has("help"), yes: common.has("yes") };
 }
 
 /** Whether the word after a flag is its value. A flag that was forgotten to be given one would else swallow the next flag. */

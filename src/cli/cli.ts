@@ -117,7 +117,7 @@ async function dispatch(
     await put(process.stdout, commandHelp(operation));
     return 0;
   }
-  const { input: given, json } = parseArguments(operation, rest, world.cwd);
+  const { input: given, json, yes } = parseArguments(operation, rest, world.cwd);
   requireGiven(operation, given);
   const input =
     "cwd" in operation.input && given["cwd"] === undefined && operation.input["cwd"]?.fallback !== null
@@ -127,7 +127,7 @@ async function dispatch(
   const streams = operation.follow !== null && (input["follow"] === true || (operation.cli.pieces === true && !json));
   if (streams) return stream(operation, input, world, screen, json, watchInterrupts(), isBroken);
 
-  const answer = await perform(world, operation, withoutOwn(operation, input));
+  const answer = await perform(world, operation, withoutOwn(operation, input), yes);
   const said = (answer as { readonly warnings?: readonly Warning[] }).warnings;
   const { waits, exit } = operation.cli;
   const waiting =

@@ -100,6 +100,23 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
     get hasTerminal() {
       return process.stdin.isTTY === true && process.stdout.isTTY === true;
     },
+    async confirm(question) {
+      const { AppError } = await import("../core/errors.ts");
+      if (process.stdin.isTTY !== true)
+        throw new AppError("invalid", "needs_yes", "this asks a question, and nobody is there to answer", {
+          path: "--yes",
+          hint: "Give --yes to answer it, or --dry-run to see what it is about. Nothing was changed.",
+        });
+      const { createInterface } = await import("node:readline/promises");
+      const lines = createInterface({ input: process.stdin, output: process.stderr });
+      // An end of the input, or Ctrl-C, is no yes.
+      const closed = new Promise<string>((done) => lines.once("close", () => done("")));
+      try {
+        return /^y(es)?$/i.test((await Promise.race([lines.question(`${question} [y/N] `), closed])).trim());
+      } finally {
+        lines.close();
+      }
+    },
     async attach(command) {
       return (await import("../execution/terminal.ts")).attach(command);
     },

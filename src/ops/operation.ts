@@ -192,6 +192,11 @@ export interface Reach {
   wait(ms: number): Promise<void>;
   /** Whether this process reads from a terminal and writes to one. */
   readonly hasTerminal: boolean;
+  /**
+   * Asks a person a question that is answered by yes or no, the question on standard error; `--yes` has answered it.
+   * Errors: AppError invalid `needs_yes` where standard input is no terminal.
+   */
+  confirm(question: string): Promise<boolean>;
   /** Runs a program on this process's terminal to its end; answers its exit status, 128 and the signal's number for a signal. */
   attach(command: TerminalCommand): Promise<number>;
 }

@@ -25,13 +25,18 @@ export const runIn = (operation: AnyOperation, context: StoreContext | ActContex
   asRunnable<typeof context>(operation).run(context, checkInput(operation.input, input));
 
 /**
- * Performs an operation on behalf of this process's user.
+ * Performs an operation on behalf of this process's user. @param saysYes every question is answered already
  * Errors: AppErrors of the operation; unreachable `daemon_down`, conflict `busy`, `restart_needed`.
  */
-export async function perform(world: World, operation: AnyOperation, input: unknown): Promise<unknown> {
+export async function perform(
+  world: World,
+  operation: AnyOperation,
+  input: unknown,
+  saysYes = false,
+): Promise<unknown> {
   switch (operation.where) {
     case "local":
-      return runIn(operation, await localContext(world, operation), input);
+      return runIn(operation, await localContext(world, operation, saysYes), input);
     case "read":
       return withReading(world, (context) => runIn(operation, context, input));
     case "write":
@@ -150,7 +155,7 @@ async function act(world: World, operation: AnyOperation, input: unknown): Promi
   }
 }
 
-async function localContext(world: World, operation: AnyOperation): Promise<LocalContext> {
+async function localContext(world: World, operation: AnyOperation, saysYes: boolean): Promise<LocalContext> {
   const { clock, hostZone, build, places, cwd } = world;
   return {
     clock,
@@ -179,6 +184,7 @@ async function localContext(world: World, operation: AnyOperation): Promise<Loca
     agents: world.agents,
     env: world.env,
     hasTerminal: world.hasTerminal,
+    confirm: (question) => (saysYes ? Promise.resolve(true) : world.confirm(question)),
     attach: (command) => world.attach(command),
   };
 }
