@@ -1,18 +1,18 @@
 // @ts-check
 /**
- * Writes `docs/reference/` from the operations, the settings and the errors of the program itself.
+ * Writes `docs/reference/` from the operations, the settings and the errors of the program itself, and `test/golden/`, the
+ * contract of each command with scripts. What changed in that contract is said, a break as one.
  *
  *   node scripts/reference.mjs [--check]
  *
- * With `--check` nothing is written: it ends with 1, and says what differs, when a page is stale.
+ * With `--check` nothing is written: it ends with 1, and says what differs, when a page or a contract is stale.
  */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { root } from "./install.mjs";
 
-const folder = join(root, "docs/reference");
-const NOT_YET = " (not available yet)";
+const golden = join(root, "test/golden");
 const head = "<!-- Written by scripts/reference.mjs: change the operation, not this page. -->\n\n";
 
 /** The parts of the program that describe themselves, bundled so that any Node can load them. */
@@ -28,8 +28,8 @@ async function load() {
           export { flagOf } from "./src/ops/fields.ts";
           export { readSettings } from "./src/ops/settings.ts";
           export { placesOf } from "./src/ops/places.ts";
-          export { EXIT } from "./src/cli/cli.ts";
-          export { RUN_EXIT } from "./src/cli/wait.ts";
+          export { EXIT_MEANINGS, exitsOf } from "./src/cli/exits.ts";
+          export { changesBetween, contractOf, sentenceOf, textOfContract } from "./test/contract.ts";
           export { endedBy, failureClasses, runStatuses, attemptStatuses, stepStatuses } from "./src/core/run.ts";
           export { loopStatuses } from "./src/core/loop-states.ts";`,
         resolveDir: root,
@@ -88,10 +88,10 @@ function shapeRows(shape, prefix = "") {
 }
 
 /** @param {any} program */
-async function commands({ operations, flagOf }) {
+async function commands({ operations, flagOf, exitsOf }) {
   const lines = [
     head,
-    "# Commands\n\nEvery command takes `--json` and `--help`. Over the daemon's socket the same operations are `POST /api/v1/ops/<name>` with the JSON input as body.\n",
+    "# Commands\n\nEvery command takes `--json` and `--help`. What it may end with is said in [words and statuses](words.md). Over the daemon's socket the same operations are `POST /api/v1/ops/<name>` with the JSON input as body.\n",
   ];
   for (const entry of operations) {
     const { operation } = await entry.load();
@@ -101,8 +101,8 @@ async function commands({ operations, flagOf }) {
       `\n## ${entry.hidden ? operation.name : `drover ${commandOf(operation.name)}`}\n\n${operation.summary}. Runs ${WHERE[/** @type {keyof typeof WHERE} */ (where)]}${operation.start ? "; one is started where none runs" : ""}.\n`,
     );
     if (entry.hidden) lines.push("\nPart of the daemon's own machinery: an operation, not a command.\n");
-    const later = Object.entries(input).filter(([, field]) => field.about.endsWith(NOT_YET));
-    const fields = Object.entries(input).filter(([, field]) => !field.about.endsWith(NOT_YET));
+    const later = Object.entries(input).filter(([, field]) => field.later);
+    const fields = Object.entries(input).filter(([, field]) => !field.later);
     if (fields.length > 0) {
       lines.push("\n| on the command line | in JSON | meaning | usually |\n| --- | --- | --- | --- |\n");
       for (const [key, field] of fields) {
@@ -125,6 +125,7 @@ async function commands({ operations, flagOf }) {
         `\nNot available yet, and refused by name: ${later.map(([key, field]) => `\`--${flagOf(key, field)}\``).join(", ")}.\n`,
       );
     if (cli.notes) lines.push(`\n${cli.notes.join("\n")}\n`);
+    if (!entry.hidden) lines.push(`\nEnds with ${exitsOf(operation).join(", ")}.\n`);
     const rows = shapeRows(output);
     if (rows.length > 0)
       lines.push(
@@ -158,21 +159,13 @@ ${rows.join("\n")}
 }
 
 /** @param {any} program */
-function words({ EXIT, RUN_EXIT, endedBy, failureClasses, runStatuses, attemptStatuses, stepStatuses, loopStatuses }) {
+function words({ EXIT_MEANINGS, endedBy, failureClasses, runStatuses, attemptStatuses, stepStatuses, loopStatuses }) {
   const list = (/** @type {readonly string[]} */ all) => all.map((one) => `\`${one}\``).join(", ");
   return `${head}# Words and statuses
 
-| exit status | from |
+| exit status | means |
 | --- | --- |
-| 0 | it was done |
-| ${RUN_EXIT.failed} | the work failed; \`doctor\` and \`config check\`: there are findings |
-${Object.entries(EXIT)
-  .map(([kind, status]) => `| ${status} | an error of kind \`${kind}\` |`)
-  .join("\n")}
-| ${RUN_EXIT.person} | the run waits for a person |
-| ${RUN_EXIT.limit} | the run waits for a limit or a quota |
-| ${RUN_EXIT.timedOut} | the run timed out |
-| ${RUN_EXIT.interrupted} | the run was cancelled |
+${EXIT_MEANINGS.map((/** @type {[number, string]} */ [status, meaning]) => `| ${status} | ${meaning} |`).join("\n")}
 
 Loops are ${list(loopStatuses)}. Runs are ${list(runStatuses)}. Steps are the same, and ${list(stepStatuses.filter((/** @type {string} */ one) => !runStatuses.includes(one)))}. Attempts are ${list(attemptStatuses)}.
 
@@ -182,27 +175,54 @@ What ended an attempt (\`endedBy\`): ${list(endedBy)}. \`self\` is its own end, 
 `;
 }
 
-const program = await load();
-const pages = {
-  "commands.md": await commands(program),
-  "settings.md": await settings(program),
-  "words.md": words(program),
-};
-const check = process.argv.includes("--check");
-mkdirSync(folder, { recursive: true });
-for (const [name, text] of Object.entries(pages)) {
-  const file = join(folder, name);
-  if (!check) writeFileSync(file, text);
-  else {
-    let found = "";
-    try {
-      found = readFileSync(file, "utf8");
-    } catch {
-      // not written yet: stale like any other
-    }
-    if (found !== text) {
-      console.error(`docs/reference/${name} is stale: node scripts/reference.mjs`);
-      process.exitCode = 1;
-    }
+/**
+ * What became of the contract since it was written down: its files, and a sentence for each change.
+ * @param {any} program
+ */
+async function contracts({ operations, contractOf, textOfContract, changesBetween, sentenceOf }) {
+  /** @type {Record<string, string>} */
+  const files = {};
+  /** @type {string[]} */
+  const sentences = [];
+  const kept = existsSync(golden) ? readdirSync(golden) : [];
+  for (const entry of operations) {
+    const contract = contractOf((await entry.load()).operation, entry.hidden === true);
+    const name = `${entry.name}.json`;
+    files[name] = textOfContract(contract);
+    if (kept.includes(name))
+      sentences.push(...changesBetween(JSON.parse(readFileSync(join(golden, name), "utf8")), contract).map(sentenceOf));
+    else sentences.push(`\`${entry.name.replaceAll(".", " ")}\` is new`);
   }
+  const lost = kept.filter((name) => !Object.hasOwn(files, name));
+  for (const name of lost)
+    sentences.push(`\`${name.replace(/\.json$/, "").replaceAll(".", " ")}\` is gone: a contract break`);
+  return { files, sentences, lost };
+}
+
+const program = await load();
+const check = process.argv.includes("--check");
+const { files, sentences, lost } = await contracts(program);
+for (const sentence of sentences) (check ? console.error : console.log)(sentence);
+
+/** Every file that is written, by its path from the root. @type {Record<string, string>} */
+const wanted = {
+  "docs/reference/commands.md": await commands(program),
+  "docs/reference/settings.md": await settings(program),
+  "docs/reference/words.md": words(program),
+  ...Object.fromEntries(Object.entries(files).map(([name, text]) => [`test/golden/${name}`, text])),
+};
+const stale = lost.map((name) => `test/golden/${name}`);
+if (!check) for (const name of lost) rmSync(join(golden, name));
+for (const [path, text] of Object.entries(wanted)) {
+  const file = join(root, path);
+  if (existsSync(file) && readFileSync(file, "utf8") === text) continue;
+  if (check) stale.push(path);
+  else {
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, text);
+  }
+}
+if (check && stale.length > 0) {
+  console.error(`stale: ${stale.join(", ")}. \`node scripts/reference.mjs\` writes them.`);
+  process.exitCode = 1;
 }

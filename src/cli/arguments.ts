@@ -29,6 +29,7 @@ function common(about: string, short: string | null = null): Field<boolean> {
     bare: null,
     free: false,
     fallback: null,
+    later: false,
     choices: null,
     completes: null,
     schema: { type: "boolean" },

@@ -1,49 +1,22 @@
 /** The command line: words to an operation, its answer to a person or a script, its error to an exit status. It knows no operation by name. */
 import type { TranscriptEntry } from "../core/agent.ts";
-import { AppError, BrokenAssert, type ErrorKind } from "../core/errors.ts";
+import { AppError, BrokenAssert } from "../core/errors.ts";
 import { findEntry, operations, type Entry } from "../ops/index.ts";
+import { laterPart } from "../ops/later.ts";
 import type { RunTreeDocument, Warning } from "../ops/documents.ts";
 import type { AnyOperation } from "../ops/operation.ts";
 import { perform, performFollow } from "../ops/perform.ts";
 import type { World } from "../ops/world.ts";
 import { commonIn, nearest, parseArguments, requireGiven } from "./arguments.ts";
+import { EXIT, RUN_EXIT } from "./exits.ts";
 import { openScreen, type Screen } from "./screen.ts";
 import { inertLine } from "./text.ts";
-import { put, RUN_EXIT, type Waited, waitForRun } from "./wait.ts";
-
-/** The one table from an error's kind to the exit status. */
-export const EXIT: { readonly [K in ErrorKind]: number } = {
-  invalid: 2,
-  not_found: 3,
-  conflict: 4,
-  unreachable: 5,
-  unauthorised: 6,
-  internal: 70,
-};
+import { put, type Waited, waitForRun } from "./wait.ts";
 
 export interface CommandWorld extends World {
   /** Keeps a fault of our own for whoever mends it. */
   recordFault(error: unknown): { readonly id: string; readonly file: string | null };
 }
-
-/** Commands of parts that do not exist yet; each is refused by name. */
-const LATER: { readonly [word: string]: string } = {
-  workflow: "workflows",
-  template: "workflows",
-  event: "inbound events",
-  route: "routes",
-  queue: "work items",
-  import: "imports",
-  pool: "pools",
-  approve: "approvals",
-  reject: "approvals",
-  apply: "declarative files",
-  daemon: "service installation",
-  backup: "backups",
-  restore: "backups",
-  export: "export",
-  gc: "retention by hand",
-};
 
 /** Runs one command line to its end; answers the exit status. Everything it prints is for that one command. */
 export async function runCommandLine(argv: readonly string[], world: CommandWorld): Promise<number> {
@@ -187,6 +160,8 @@ async function findCommand(
     const verbs = operations
       .filter((entry) => entry.name.startsWith(`${first}.`))
       .map((entry) => entry.name.slice(first.length + 1));
+    const part = laterPart([first, second ?? ""]);
+    if (part !== null) throw notAvailable(`${first} ${second}`, part);
     const near = second === undefined ? null : nearest(second, verbs);
     throw new AppError(
       "invalid",
@@ -197,16 +172,8 @@ async function findCommand(
       { hint: near === null ? `Commands: ${verbs.join(", ")}.` : `Did you mean \`drover ${first} ${near}\`?` },
     );
   }
-  const part = Object.hasOwn(LATER, first) ? LATER[first] : undefined;
-  if (part !== undefined)
-    throw new AppError(
-      "invalid",
-      "not_available",
-      `\`drover ${first}\` needs ${part}, which this version does not have`,
-      {
-        hint: "`drover --help` lists what there is.",
-      },
-    );
+  const part = laterPart([first, second ?? ""]) ?? laterPart([first]);
+  if (part !== null) throw notAvailable(first, part);
   const names = operations.filter((entry) => entry.hidden !== true).map((entry) => entry.name.replaceAll(".", " "));
   const near =
     nearest([first, second].filter((word) => word !== undefined && !word.startsWith("-")).join(" "), names) ??
@@ -220,6 +187,11 @@ async function findCommand(
     { hint: near === null ? "`drover --help` lists all commands." : `Did you mean \`drover ${near}\`?` },
   );
 }
+
+const notAvailable = (command: string, part: string): AppError =>
+  new AppError("invalid", "not_available", `\`drover ${command}\` needs ${part}, which this version does not have`, {
+    hint: "`drover --help` lists what there is.",
+  });
 
 const withoutOwn = (operation: AnyOperation, input: { readonly [key: string]: unknown }) =>
   Object.fromEntries(Object.entries(input).filter(([key]) => operation.cli.own?.includes(key) !== true));

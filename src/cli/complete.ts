@@ -40,9 +40,7 @@ async function candidates(before: readonly string[], current: string, world: Wor
   const valued = flags.get(last);
   if (valued !== undefined && valued.field.placeholder !== null) return values(valued.field, current, world);
   if (current.startsWith("-"))
-    return [...flags]
-      .filter(([flag, { field }]) => flag.startsWith("--") && !field.about.endsWith("(not available yet)"))
-      .map(([flag]) => flag);
+    return [...flags].filter(([flag, { field }]) => flag.startsWith("--") && !field.later).map(([flag]) => flag);
   const given =
     nouns.length -
     operation.name.split(".").length -

@@ -54,8 +54,6 @@ export function groupHelp(operations: readonly Entry[], noun: string): string | 
   ].join("\n");
 }
 
-const NOT_YET = " (not available yet)";
-
 /** The page of one command. */
 export function commandHelp(operation: AnyOperation): string {
   const { input, cli } = operation;
@@ -68,8 +66,8 @@ export function commandHelp(operation: AnyOperation): string {
     lines.push("Words", ...words.map(([word, about]) => `  ${pad(word, width)}${about}`), "");
   }
   const flags = Object.entries(input).filter(([key]) => !positionals.includes(key) && key !== cli.rest);
-  const now = flags.filter(([, field]) => !field.about.endsWith(NOT_YET));
-  const later = flags.filter(([, field]) => field.about.endsWith(NOT_YET));
+  const now = flags.filter(([, field]) => !field.later);
+  const later = flags.filter(([, field]) => field.later);
   const shown = [...now, ...Object.entries(COMMON_FLAGS)].map(([key, field]) => [flagText(key, field), field] as const);
   const width = Math.min(34, Math.max(...shown.map(([text]) => text.length)) + 2);
   lines.push("Flags");

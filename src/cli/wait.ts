@@ -11,11 +11,9 @@ import type { StoreContext } from "../ops/operation.ts";
 import { withReading } from "../ops/perform.ts";
 import { answerRun } from "../ops/run-answer.ts";
 import type { World } from "../ops/world.ts";
+import { RUN_EXIT } from "./exits.ts";
 import type { Screen } from "./screen.ts";
 import { inertLine } from "./text.ts";
-
-/** Exit statuses that come from a run. */
-export const RUN_EXIT = { failed: 1, person: 7, limit: 8, timedOut: 124, interrupted: 130 } as const;
 
 /** How often the store is looked at: soon after something changed, less often when nothing does. */
 const SOONEST_LOOK_MS = 15;

@@ -122,7 +122,7 @@ async function silentFault({ lockFile, socket, daemonLog }: Places, pid: number 
 /** Why a daemon did not start: what it said last. */
 async function startFault(places: Places, outputFile: string, exit: number | null): Promise<Error> {
   const { AppError } = await import("../core/errors.ts");
-  const { EXIT } = await import("../cli/cli.ts");
+  const { EXIT } = await import("../cli/exits.ts");
   const lines = textOf(outputFile).trimEnd().split("\n");
   for (const line of lines.toReversed()) {
     try {

@@ -10,6 +10,7 @@ const LOOK_MS = 25;
 export const operation = defineOperation({
   name: "down",
   where: "local",
+  raises: ["conflict"],
   summary: "Stop the daemon; running attempts go on without it unless told otherwise",
   input: {
     drainMs: duration("first wait for running attempts", { bare: "30s" }),

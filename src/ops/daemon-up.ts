@@ -5,6 +5,7 @@ import { boolean, integer, nullable, object, oneOf, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "up",
   where: "local",
+  raises: ["conflict"],
   summary: "Start the daemon, and return when it is ready",
   input: {
     foreground: flag("be the daemon, until Ctrl-C or TERM"),

@@ -34,6 +34,8 @@ export interface Field<T> {
   readonly free: boolean;
   /** Shown by help; what applies when it is not given. */
   readonly fallback: string | null;
+  /** Of a part that does not exist yet: it is parsed, and refused as `not_available`. */
+  readonly later: boolean;
   readonly choices: readonly string[] | null;
   /** Names of what completes the value: `loop`, `run`, `file`, `folder`. */
   readonly completes: string | null;
@@ -55,6 +57,7 @@ interface Traits {
   readonly free?: boolean;
   readonly fallback?: string;
   readonly completes?: string;
+  readonly later?: boolean;
 }
 
 export function badInput(path: string, message: string, hint?: string, code = "bad_input"): AppError {
@@ -77,6 +80,7 @@ function field<T>(
     bare: traits.bare ?? null,
     free: traits.free ?? false,
     fallback: traits.fallback ?? null,
+    later: traits.later ?? false,
     choices: rest.choices ?? null,
     completes: traits.completes ?? null,
     schema: rest.schema,

@@ -25,64 +25,6 @@ test("every file that defines an operation has its line", () => {
   expect(defining).toHaveLength(operations.length);
 });
 
-/** The contract with scripts: a name may be added, never changed. */
-test("the golden list of operations", () => {
-  expect(operations.map((entry) => `${entry.name} ${entry.where}`)).toMatchInlineSnapshot(`
-    [
-      "up local",
-      "down local",
-      "status local",
-      "doctor local",
-      "daemon.stop act",
-      "loop.add write",
-      "loop.ls read",
-      "loop.show read",
-      "loop.slots read",
-      "loop.run act",
-      "loop.edit write",
-      "loop.pause write",
-      "loop.resume write",
-      "loop.rename write",
-      "loop.archive write",
-      "loop.unarchive write",
-      "loop.rm write",
-      "schedule.next local",
-      "schedule.explain local",
-      "run act",
-      "runs read",
-      "show read",
-      "logs read",
-      "cancel write",
-      "retry act",
-      "why read",
-      "events read",
-      "limit.ls read",
-      "limit.set write",
-      "limit.rm write",
-      "account.add write",
-      "account.ls read",
-      "account.show read",
-      "account.enable write",
-      "account.disable write",
-      "account.hold write",
-      "account.release write",
-      "account.rm write",
-      "account.login local",
-      "agent.ls local",
-      "agent.hold write",
-      "agent.release write",
-      "worktree.ls read",
-      "worktree.rm write",
-      "worktree.prune write",
-      "config.path local",
-      "config.show local",
-      "config.check local",
-      "version local",
-      "completion local",
-    ]
-  `);
-});
-
 test("what an operation names exists: positionals, rest, own, excludes, waits", async () => {
   for (const { name, load } of operations) {
     const { cli, input } = (await load()).operation;

@@ -6,6 +6,7 @@ import { boolean, listOf, nullable, object, pageOf, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "agent.ls",
   where: "local",
+  raises: ["conflict"],
   summary: "List agents: what is installed, which version, what it can do, whether it is logged in",
   input: {},
   output: pageOf(

@@ -15,6 +15,7 @@ const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word :
 export const operation = defineOperation({
   name: "account.login",
   where: "local",
+  raises: ["conflict"],
   summary: "Start the provider's own login for an account, on this terminal",
   input: { account: accountField },
   output: object({
@@ -33,6 +34,7 @@ export const operation = defineOperation({
     positionals: ["account"],
     exit: ({ ran, exitCode }: { readonly ran: boolean; readonly exitCode: number | null }) =>
       ran ? (exitCode === 0 ? 0 : 1) : WAITS_FOR_PERSON,
+    exits: [1, WAITS_FOR_PERSON],
     examples: ["account login claude:work"],
     notes: ["Without a terminal nothing is started: it prints the command that you would type, and ends with 7."],
   },

@@ -1,5 +1,6 @@
 /** The vocabulary of operations: everything anyone can do, defined once, projected to every surface. */
 import type { AgentFacts, TranscriptEntry } from "../core/agent.ts";
+import type { ErrorKind } from "../core/errors.ts";
 import type { Instant, RemovedWorktree, Store, WorktreeState } from "../core/ports.ts";
 import type { AccountRecord, WorktreeRecord } from "../core/records.ts";
 import type { Provider } from "../core/target.ts";
@@ -235,6 +236,8 @@ export interface CommandLine {
   readonly pieces?: boolean;
   /** The exit status that an answer means, where it is not 0. */
   readonly exit?: (answer: never) => number;
+  /** What `exit` may give beside 0, where that is not just 1. */
+  readonly exits?: readonly number[];
 }
 
 export interface Operation<W extends Where = Where, F extends Fields = Fields, Out = unknown> {
@@ -250,6 +253,8 @@ export interface Operation<W extends Where = Where, F extends Fields = Fields, O
   readonly anyVersion: boolean;
   /** For `local`: it works although the configuration is broken, with the usual settings. */
   readonly unconfigured: boolean;
+  /** Kinds of errors that can come from it beside those that its place and its inputs bring; see `raisedBy`. */
+  readonly raises: readonly ErrorKind[];
   /** Errors: AppErrors of its input and of what it names. */
   run(context: ContextOf[W], input: InputOf<F>): Promise<Out>;
   /** The answer as it comes, one item at a time, where the operation can be followed. */
@@ -258,11 +263,12 @@ export interface Operation<W extends Where = Where, F extends Fields = Fields, O
 
 type Definition<W extends Where, F extends Fields, Out> = Omit<
   Operation<W, F, Out>,
-  "start" | "anyVersion" | "unconfigured" | "follow" | "cli"
+  "start" | "anyVersion" | "unconfigured" | "raises" | "follow" | "cli"
 > & {
   readonly start?: boolean;
   readonly anyVersion?: boolean;
   readonly unconfigured?: boolean;
+  readonly raises?: readonly ErrorKind[];
   readonly cli?: CommandLine;
   readonly follow?: NonNullable<Operation<W, F, Out>["follow"]>;
 };
@@ -276,6 +282,7 @@ export function defineOperation<W extends Where, const F extends Fields, Out>(
     start: definition.start ?? false,
     anyVersion: definition.anyVersion ?? false,
     unconfigured: definition.unconfigured ?? false,
+    raises: definition.raises ?? [],
     cli: definition.cli ?? {},
     follow: definition.follow ?? null,
   };
@@ -292,6 +299,21 @@ export interface AnyOperation {
   readonly start: boolean;
   readonly anyVersion: boolean;
   readonly unconfigured: boolean;
+  readonly raises: readonly ErrorKind[];
   run(context: never, input: never): Promise<unknown>;
   readonly follow: ((context: never, input: never, signal: AbortSignal) => AsyncIterable<unknown>) | null;
+}
+
+/**
+ * Every kind of error that an operation can end with: what any input and any bug bring, what its place brings (the store is
+ * away or locked, the daemon is not there, a run asks without its token), what a name brings, and what it says itself.
+ */
+export function raisedBy({ where, input, raises, unconfigured }: AnyOperation): readonly ErrorKind[] {
+  const kinds = new Set<ErrorKind>(["invalid", "internal", ...raises]);
+  if (where !== "local" || !unconfigured) kinds.add("unreachable");
+  if (where !== "local") kinds.add("conflict");
+  if (where === "write" || where === "act") kinds.add("unauthorised");
+  if (Object.values(input).some(({ completes }) => completes !== null && completes !== "folder"))
+    kinds.add("not_found");
+  return [...kinds];
 }

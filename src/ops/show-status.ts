@@ -15,6 +15,7 @@ const AWAY_SHOWN = 5;
 export const operation = defineOperation({
   name: "status",
   where: "local",
+  raises: ["conflict"],
   summary: "Show the daemon, the store, what runs and what fires next",
   input: {},
   output: object({

@@ -43,7 +43,7 @@ function absent(about: string, part: string, { value = true }: { readonly value?
       hint: "Leave it out. `drover version` says which version this is.",
     });
   };
-  const made = text(`${about} (not available yet)`);
+  const made = text(about, { later: true });
   return {
     ...made,
     placeholder: value ? "TEXT" : null,
