@@ -21,8 +21,15 @@ async function main(): Promise<void> {
   } catch (error) {
     const { AppError } = await import("./core/errors.ts");
     if (!(error instanceof AppError)) throw error;
-    // Not even the places are known; there is one error of this kind.
-    process.stderr.write(`drover: ${error.message}${error.path === undefined ? "" : ` [${error.path}]`}\n`);
+    // Not even the places are known, so there is no world to report it with.
+    const { message, hint, path, code } = error;
+    const end = words.indexOf("--");
+    const asksJson = (end === -1 ? words : words.slice(0, end)).includes("--json");
+    process.stderr.write(
+      asksJson
+        ? `${JSON.stringify({ error: { code, message, ...(hint === undefined ? {} : { hint }), ...(path === undefined ? {} : { path }) } })}\n`
+        : `drover: ${message}${path === undefined ? "" : ` [${path}]`}${hint === undefined ? "" : `. ${hint}`}\n`,
+    );
     process.exitCode = 2;
     return;
   }

@@ -1,7 +1,9 @@
 /** Who asks: what this process shows of the run that it is part of. */
 import { readFileSync } from "node:fs";
+import type { ClientOptions } from "../http/client.ts";
 import type { Caller } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
+import { isOwn, socketsOf } from "../ops/socket-record.ts";
 import type { World } from "../ops/world.ts";
 
 type Here = Pick<World, "env" | "places" | "build">;
@@ -30,10 +32,26 @@ export async function callerHere({ env, places }: Here, startsWork: boolean): Pr
   return callerOf(shown.token === null ? new Uint8Array() : await tokenKey(places, false), shown, startsWork);
 }
 
-/** How this process speaks to the daemon: where, as which version, for which run. */
-export async function clientOptions({ env, places, build }: Here, startsWork: boolean) {
+/**
+ * Asks the daemon, wherever it listens: as which version, for which run. Errors: AppError unreachable `daemon_down` where
+ * nobody listens, and those of `ask`.
+ */
+export async function askWhereItListens<T>(
+  { env, places, build }: Here,
+  startsWork: boolean,
+  ask: (options: ClientOptions) => Promise<T>,
+): Promise<T> {
   const { token, insideRun } = await presented(env, startsWork);
-  return { socket: places.socket, version: build.version, runToken: token, insideRun };
+  const { AppError } = await import("../core/errors.ts");
+  let nobody = new AppError("unreachable", "daemon_down", "no daemon is running", { hint: "drover up" });
+  for (const socket of socketsOf(places).filter((one) => isOwn(one, places)))
+    try {
+      return await ask({ socket, version: build.version, runToken: token, insideRun });
+    } catch (error) {
+      if (!(error instanceof AppError) || error.code !== "daemon_down") throw error;
+      nobody = error; // a stale record, or the socket of one that was killed
+    }
+  throw nobody;
 }
 
 /** The key of run tokens, made on first use. Without `make` an absent key is one that signs nothing. */

@@ -5,6 +5,7 @@ import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
 import type { DaemonLog } from "../ops/daemon-log.ts";
 import type { DaemonControl, Health, StoreContext } from "../ops/operation.ts";
 import type { Settings } from "../ops/settings.ts";
+import { forgetSocket } from "../ops/socket-record.ts";
 import { tokenKey } from "./caller.ts";
 import { describeFault, recordFault } from "./faults.ts";
 import { hostIdOf, machineId } from "./host.ts";
@@ -239,6 +240,7 @@ async function serveUntilTold(
   );
   await engine.stop({ drainMs: how.drainMs, stopRuns: how.stopRuns });
   await server.close(REQUEST_PATIENCE_MS);
+  if (holdsLock()) forgetSocket(places);
   log.write("info", "daemon_down", {});
   clearTimeout(leave);
 }

@@ -4,6 +4,7 @@ import type { Server, ServerOptions } from "../http/server.ts";
 import type { DaemonLog } from "../ops/daemon-log.ts";
 import type { DaemonControl, StoreContext } from "../ops/operation.ts";
 import type { Settings } from "../ops/settings.ts";
+import { recordSocket } from "../ops/socket-record.ts";
 import { storeContext } from "./context.ts";
 import { describeFault, recordFault } from "./faults.ts";
 
@@ -30,7 +31,7 @@ export async function openServer(parts: ServerParts): Promise<Server> {
     import("../ops/perform.ts"),
     import("../ops/run-token.ts"),
   ]);
-  return serve({
+  const server = await serve({
     socket: places.socket,
     version: world.build.version,
     health: control.health,
@@ -64,4 +65,6 @@ export async function openServer(parts: ServerParts): Promise<Server> {
     removeFolder: /\/drover-\d+-[0-9a-f]+\/[^/]+$/.test(places.socket),
     onRequest,
   });
+  recordSocket(places);
+  return server;
 }

@@ -5,6 +5,7 @@ import type { CommandWorld } from "../cli/cli.ts";
 import type { Background } from "../execution/background.ts";
 import type { Health } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
+import { socketsOf } from "../ops/socket-record.ts";
 import { diskFull, LOOK_MS, requireState, SILENCE_PATIENCE_MS, stateFault } from "./state.ts";
 
 /** How long `up` waits for a daemon to be healthy: migrations, recovery of what ran, a machine that is busy. */
@@ -107,7 +108,9 @@ async function answerOrFree(world: CommandWorld): Promise<Health | null> {
 }
 
 /** A daemon that is there and cannot be asked. */
-async function silentFault({ lockFile, socket, daemonLog }: Places, pid: number | null): Promise<Error> {
+async function silentFault(places: Places, pid: number | null): Promise<Error> {
+  const { lockFile, daemonLog } = places;
+  const [socket] = socketsOf(places);
   const { AppError } = await import("../core/errors.ts");
   return new AppError(
     "unreachable",

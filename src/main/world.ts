@@ -6,7 +6,7 @@ import { existsSync } from "node:fs";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { Build } from "../ops/operation.ts";
 import type { Settings } from "../ops/settings.ts";
-import { callerHere, clientOptions } from "./caller.ts";
+import { askWhereItListens, callerHere } from "./caller.ts";
 import { openContext } from "./context.ts";
 import { recordFault } from "./faults.ts";
 import { agentTools, hostWorktrees, worktreeTools } from "./host.ts";
@@ -18,7 +18,10 @@ import { requireState, takeLocks } from "./state.ts";
  */
 export async function makeWorld(build: Build): Promise<CommandWorld> {
   const { env } = process;
-  const { placesOf } = await import("../ops/places.ts");
+  const { homeOf, placesOf } = await import("../ops/places.ts");
+  // An empty or relative home is none: what this process and its children look for there would be in the working directory.
+  const home = homeOf(env);
+  if (home !== null && env["HOME"] !== home) env["HOME"] = home;
   const places = placesOf(env);
   const clock = { now: Date.now };
   let settings: Promise<Settings> | undefined;
@@ -72,7 +75,7 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
       const { askHealth } = await import("../http/client.ts");
       const { AppError } = await import("../core/errors.ts");
       try {
-        return { health: await askHealth(await clientOptions(world, false)) };
+        return { health: await askWhereItListens(world, false, askHealth) };
       } catch (error) {
         if (!(error instanceof AppError)) throw error;
         return { absent: error.code === "daemon_down" ? "down" : "unresponsive" };
@@ -88,7 +91,7 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
     async call(name, input) {
       fault("call");
       const { callDaemon } = await import("../http/client.ts");
-      return callDaemon(await clientOptions(world, true), name, input);
+      return askWhereItListens(world, true, (options) => callDaemon(options, name, input));
     },
     startDaemon: async (mode) => (await import("./start.ts")).startDaemon(world, mode),
     beDaemon: async (mode) => (await import("./daemon.ts")).beDaemon(world, mode, worktrees),

@@ -1,4 +1,5 @@
 import { defineOperation } from "./operation.ts";
+import { socketsOf } from "./socket-record.ts";
 import { boolean, nullable, object, string } from "./shape.ts";
 
 export const operation = defineOperation({
@@ -25,7 +26,7 @@ export const operation = defineOperation({
       state: places.state,
       runs: places.runs,
       logs: places.logs,
-      socket: places.socket,
+      socket: socketsOf(places)[0] ?? places.socket,
       home: places.home,
     };
   },

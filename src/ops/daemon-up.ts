@@ -1,5 +1,6 @@
 import { flag } from "./fields.ts";
 import { defineOperation } from "./operation.ts";
+import { socketsOf } from "./socket-record.ts";
 import { boolean, integer, nullable, object, oneOf, string } from "./shape.ts";
 
 export const operation = defineOperation({
@@ -21,13 +22,15 @@ export const operation = defineOperation({
   }),
   cli: { examples: ["up", "up --foreground"] },
   async run(context, input) {
-    const { socket, daemonLog: log } = context.places;
+    const { places } = context;
+    const log = places.daemonLog;
     const mode = input.untilIdle ? "until_idle" : "full";
     if (input.foreground) {
       await context.beDaemon(mode);
-      return { state: "down", started: false, pid: null, version: null, socket, log };
+      return { state: "down", started: false, pid: null, version: null, socket: places.socket, log };
     }
     const { health, started } = await context.startDaemon(mode);
+    const [socket = places.socket] = socketsOf(places);
     return { state: "up", started, pid: health.pid, version: health.version, socket, log };
   },
 });

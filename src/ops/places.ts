@@ -1,6 +1,6 @@
 /** Where everything of one installation lies, from the environment alone. */
 import { createHash } from "node:crypto";
-import { homedir, tmpdir, userInfo } from "node:os";
+import { tmpdir, userInfo } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
 import { AppError } from "../core/errors.ts";
 
@@ -24,21 +24,50 @@ export interface Places {
   readonly keyFile: string;
   /** The id of this host, made once. */
   readonly hostFile: string;
+  /** Where this environment has a daemon listen. One that is up may have been started under another: it records where it is. */
   readonly socket: string;
+  /** In it the daemon says where it listens, 0600. */
+  readonly socketRecord: string;
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Errors: AppError invalid `bad_home` for a relative `DROVER_HOME`. Relative XDG folders are ignored, as their specification asks.
+ * The user's home: `HOME`, or what the system's list of users has where that is no absolute path; null where neither is.
+ * It is asked anew, and not of `os.homedir`, which takes an empty `HOME` as it is.
+ */
+export function homeOf(env: Environment): string | null {
+  const said = env["HOME"];
+  if (said !== undefined && isAbsolute(said)) return said;
+  try {
+    const { homedir } = userInfo();
+    return isAbsolute(homedir) ? homedir : null;
+  } catch {
+    return null; // a user whom the system does not list, as in some containers
+  }
+}
+
+/**
+ * Errors: AppError invalid `bad_home` for a relative `DROVER_HOME`, which would be another folder for each caller;
+ * `no_home` where nothing says where the state lies. Relative XDG folders are ignored, as their specification asks.
  */
 export function placesOf(env: Environment): Places {
   const home = env["DROVER_HOME"] === undefined || env["DROVER_HOME"] === "" ? null : env["DROVER_HOME"];
   if (home !== null && (!isAbsolute(home) || home.includes("\0")))
-    throw new AppError("invalid", "bad_home", "DROVER_HOME must be an absolute path", { path: "DROVER_HOME" });
+    throw new AppError("invalid", "bad_home", "DROVER_HOME must be an absolute path", {
+      path: "DROVER_HOME",
+      hint: 'As in DROVER_HOME="$PWD/drover".',
+    });
   const xdg = (name: string, usual: string): string => {
     const said = env[name];
-    return said !== undefined && isAbsolute(said) ? said : join(env["HOME"] || homedir(), usual);
+    if (said !== undefined && isAbsolute(said)) return said;
+    const own = homeOf(env);
+    if (own === null)
+      throw new AppError("invalid", "no_home", "this user has no home folder: HOME is no absolute path", {
+        path: "HOME",
+        hint: "Set HOME, or DROVER_HOME to a folder for everything of drover's.",
+      });
+    return join(own, usual);
   };
   const state = home === null ? join(xdg("XDG_STATE_HOME", ".local/state"), "drover") : resolve(home);
   const config = home === null ? join(xdg("XDG_CONFIG_HOME", ".config"), "drover") : state;
@@ -55,6 +84,7 @@ export function placesOf(env: Environment): Places {
     keyFile: join(state, "run-token.key"),
     hostFile: join(state, "host"),
     socket: socketOf(home === null ? env["XDG_RUNTIME_DIR"] : undefined, state),
+    socketRecord: join(state, "daemon.socket"),
   };
 }
 
@@ -65,7 +95,7 @@ function socketOf(runtime: string | undefined, state: string): string {
     runtime !== undefined && isAbsolute(runtime) ? join(runtime, "drover", `${key}.sock`) : join(state, "drover.sock");
   if (Buffer.byteLength(wanted) <= SOCKET_PATH_BYTES) return wanted;
   const short = join(tmpdir(), `drover-${userInfo().uid}-${key}`, "drover.sock");
-  return Buffer.byteLength(short) <= SOCKET_PATH_BYTES
+  return isAbsolute(short) && Buffer.byteLength(short) <= SOCKET_PATH_BYTES
     ? short
     : join("/tmp", `drover-${userInfo().uid}-${key}`, "drover.sock");
 }

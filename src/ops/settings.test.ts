@@ -1,3 +1,4 @@
+import { userInfo } from "node:os";
 import { expect, test } from "vitest";
 import { defaultLimits } from "../core/limits.ts";
 import { placesOf } from "./places.ts";
@@ -90,6 +91,24 @@ test("places follow DROVER_HOME, then the XDG folders, then the usual ones", () 
   expect(first.socket).toMatch(/^\/run\/user\/1\/drover\/[0-9a-f]{12}\.sock$/);
   expect(second.socket).not.toBe(first.socket);
   expect(() => placesOf({ DROVER_HOME: "relative" })).toThrow(/absolute/);
+});
+
+test("no place is relative: an empty or relative home is the one that the system has for this user", () => {
+  const { homedir } = userInfo();
+  for (const HOME of [undefined, "", "rel", "."])
+    for (const relative of [undefined, "", "rel"]) {
+      const env = {
+        HOME,
+        DROVER_HOME: "",
+        XDG_STATE_HOME: relative,
+        XDG_CONFIG_HOME: relative,
+        XDG_RUNTIME_DIR: relative,
+      };
+      const { home, ...places } = placesOf(env);
+      expect(home).toBeNull();
+      for (const [name, path] of Object.entries(places)) expect([name, path?.startsWith("/")]).toEqual([name, true]);
+      expect(places.state).toBe(`${homedir}/.local/state/drover`);
+    }
 });
 
 test("a socket's path is never longer than the kernel takes", () => {

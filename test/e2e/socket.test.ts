@@ -2,6 +2,7 @@
 import { spawnSync } from "node:child_process";
 import {
   chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -11,7 +12,7 @@ import {
   unlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
+import { tmpdir, userInfo } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type Home, openHome, until } from "./drover.ts";
@@ -210,5 +211,77 @@ describe("a full disk", () => {
     } finally {
       disk.close();
     }
+  });
+});
+
+describe("commands that were started from elsewhere", () => {
+  test("find the daemon whatever their runtime folder is, and a record that is stale or somebody else's harms nobody", async () => {
+    const within = (name: string) => {
+      const runtime = join(home.folder, name);
+      mkdirSync(runtime, { mode: 0o700 });
+      return { DROVER_HOME: undefined, XDG_RUNTIME_DIR: runtime };
+    };
+    const [first, second] = [within("first"), within("second")];
+    const none = { DROVER_HOME: undefined };
+    const record = join(home.folder, ".local/state/drover/daemon.socket");
+    const { pid, socket: listens } = await home.json<{ pid: number; socket: string }>(["up"], { env: first });
+    expect(listens).toContain(first.XDG_RUNTIME_DIR);
+    expect(readFileSync(record, "utf8")).toBe(`${listens}\n`);
+    expect(statSync(record).mode & 0o777).toBe(0o600);
+    for (const env of [second, none]) {
+      expect(await home.json<Status>(["status"], { env })).toMatchObject({ daemon: { state: "up", pid } });
+      expect(await home.json(["up"], { env })).toMatchObject({ started: false, pid, socket: listens });
+      expect(await home.json(["config", "path"], { env })).toMatchObject({ socket: listens });
+      expect((await timed(home.run(["run", "--", "echo", "hello"], { env }))).out).toBe("hello\n");
+    }
+    expect(await timed(home.json(["down"], { env: second }))).toMatchObject({ stopped: true, pid });
+    expect(existsSync(record)).toBe(false);
+
+    // One that died leaves its record; the next one listens elsewhere.
+    const killed = home.start(["up", "--foreground"], { env: first });
+    await until(async () => (await home.json<Status>(["status"], { env: none })).daemon.state === "up", "it is up");
+    killed.signal("SIGKILL");
+    await killed.ended;
+    expect(readFileSync(record, "utf8")).toBe(`${listens}\n`);
+    expect(await home.json<Status>(["status"], { env: none })).toMatchObject({ daemon: { state: "down" } });
+    const next = await home.json<{ pid: number; socket: string }>(["up"], { env: second });
+    expect(next.socket).toContain(second.XDG_RUNTIME_DIR);
+    try {
+      for (const text of ["relative\n", `${join(home.folder, "gone.sock")}\n`, "", `/${"x".repeat(5_000)}`, "/\0"]) {
+        writeFileSync(record, text);
+        expect(await home.json<Status>(["status"], { env: second })).toMatchObject({ daemon: { pid: next.pid } });
+      }
+      // A record that others may write is not followed.
+      writeFileSync(record, `${next.socket}\n`);
+      chmodSync(record, 0o666);
+      expect(await home.json<Status>(["status"], { env: none })).toMatchObject({ daemon: { state: "unresponsive" } });
+      chmodSync(record, 0o600);
+      expect(await home.json<Status>(["status"], { env: none })).toMatchObject({ daemon: { state: "up" } });
+    } finally {
+      await home.json(["down"], { env: second });
+    }
+  });
+
+  test("a socket of another user is not spoken to", async () => {
+    if (process.getuid?.() !== 0) return console.log("skipped: only root can give a socket to somebody else");
+    const { pid, socket: listens } = await home.json<{ pid: number; socket: string }>(["up"]);
+    chownSync(listens, 65_534, 65_534);
+    expect(await status()).toMatchObject({ daemon: { state: "unresponsive", pid } });
+    chownSync(listens, 0, 0);
+    expect(await status()).toMatchObject({ daemon: { state: "up", pid } });
+  });
+
+  test("an empty or relative home is none: no place lies in the working directory", async () => {
+    const { homedir } = userInfo();
+    for (const HOME of ["", "relative"]) {
+      const env = { DROVER_HOME: undefined, HOME, XDG_STATE_HOME: "rel", XDG_CONFIG_HOME: "" };
+      expect(await home.json(["config", "path"], { env })).toMatchObject({
+        state: join(homedir, ".local/state/drover"),
+        config: join(homedir, ".config/drover/config.yaml"),
+      });
+    }
+    const refused = await home.refused(2, ["status"], { env: { DROVER_HOME: "relative" } });
+    expect(refused).toMatchObject({ code: "bad_home", path: "DROVER_HOME" });
+    expect(refused.hint).toContain("$PWD");
   });
 });
