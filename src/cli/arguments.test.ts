@@ -3,7 +3,8 @@ import { AppError } from "../core/errors.ts";
 import { bytes, choice, duration, flag, folder, integer, pairs, required, text, texts } from "../ops/fields.ts";
 import { defineOperation } from "../ops/operation.ts";
 import { object } from "../ops/shape.ts";
-import { commonIn, nearest, parseArguments, requireGiven } from "./arguments.ts";
+import { nearest } from "../core/nearest.ts";
+import { commonIn, parseArguments, requireGiven } from "./arguments.ts";
 
 const operation = defineOperation({
   name: "thing.do",

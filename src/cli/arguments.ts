@@ -1,5 +1,6 @@
 /** From words of a command line to an operation's input. Flags come from the operation; nothing of one is known here. */
 import type { AppError } from "../core/errors.ts";
+import { nearest } from "../core/nearest.ts";
 import { badInput, type Field, type Fields, flagOf, type Json, type Reading } from "../ops/fields.ts";
 import type { AnyOperation } from "../ops/operation.ts";
 import { readBytes } from "./source.ts";
@@ -32,6 +33,8 @@ function common(about: string, short: string | null = null): Field<boolean> {
     later: false,
     choices: null,
     completes: null,
+    declared: null,
+    written: "json",
     schema: { type: "boolean" },
     read: () => true,
     check: (value) => value === true,
@@ -222,37 +225,4 @@ function unknownFlag(operation: AnyOperation, flag: string, known: ReadonlyMap<s
     near === null ? `\`${command} --help\` lists its flags. A command to run goes after --.` : `Did you mean ${near}?`,
     "unknown_flag",
   );
-}
-
-/** The candidate that a misspelt word most likely means; null when none is near. */
-export function nearest(word: string, candidates: readonly string[]): string | null {
-  let best: string | null = null;
-  let bestDistance = Math.max(1, Math.floor(word.length / 3)) + 1;
-  for (const candidate of candidates) {
-    const distance = distanceOf(word, candidate);
-    if (distance < bestDistance) {
-      best = candidate;
-      bestDistance = distance;
-    }
-  }
-  return best;
-}
-
-/** Edits (insert, delete, replace, swap of neighbours) from one word to the other. */
-function distanceOf(a: string, b: string): number {
-  let before: number[] = [];
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const same = a[i - 1] === b[j - 1] ? 0 : 1;
-      let least = Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + same);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
-        least = Math.min(least, (before[j - 2] ?? 0) + 1);
-      next.push(least);
-    }
-    before = row;
-    row = next;
-  }
-  return row[b.length] ?? 0;
 }

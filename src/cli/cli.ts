@@ -1,13 +1,14 @@
 /** The command line: words to an operation, its answer to a person or a script, its error to an exit status. It knows no operation by name. */
 import type { TranscriptEntry } from "../core/agent.ts";
 import { AppError, BrokenAssert } from "../core/errors.ts";
+import { nearest } from "../core/nearest.ts";
 import { findEntry, operations, type Entry } from "../ops/index.ts";
 import { laterPart } from "../ops/later.ts";
 import type { RunTreeDocument, Warning } from "../ops/documents.ts";
 import type { AnyOperation } from "../ops/operation.ts";
 import { perform, performFollow } from "../ops/perform.ts";
 import type { World } from "../ops/world.ts";
-import { commonIn, nearest, parseArguments, requireGiven } from "./arguments.ts";
+import { commonIn, parseArguments, requireGiven } from "./arguments.ts";
 import { EXIT, RUN_EXIT } from "./exits.ts";
 import { openScreen, type Screen } from "./screen.ts";
 import { inertLine } from "./text.ts";

@@ -5,14 +5,11 @@ import { badInput } from "./fields.ts";
 import {
   checkJitter,
   checkLoopName,
-  loopPolicyFields,
+  keepPrompt,
+  loopFields,
   makeLoopPolicy,
   makeSchedule,
-  keepPrompt,
   makeTarget,
-  runPolicyFields,
-  scheduleFields,
-  targetFields,
 } from "./work.ts";
 
 export const operation = defineOperation({
@@ -21,10 +18,7 @@ export const operation = defineOperation({
   summary: "Add a loop: a schedule, what to run, and how",
   input: {
     name: required(text("the loop's name, unique among loops that are not archived", { placeholder: "NAME" })),
-    ...scheduleFields,
-    ...targetFields,
-    ...loopPolicyFields,
-    ...runPolicyFields,
+    ...loopFields,
   },
   output: loopAnswerShape,
   cli: {

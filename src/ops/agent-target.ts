@@ -22,7 +22,7 @@ const HEAD_CHARACTERS = 120;
 export const HEAD_BYTES = 64 * 1024;
 
 export const agentFields = {
-  agent: choice("an agent to run", PROVIDERS, { placeholder: "PROVIDER" }),
+  agent: choice("an agent to run", PROVIDERS, { placeholder: "PROVIDER", declared: "provider" }),
   prompt: bytes("the agent's prompt; - reads it from standard input"),
   promptFile: fileBytes("a file with the agent's prompt, read now"),
   model: text("the agent's model", { placeholder: "M", fallback: "the agent's own" }),
@@ -30,7 +30,10 @@ export const agentFields = {
   reason: text("why it may do everything; full needs one", { free: true }),
   allowRoot: flag("lets an agent that may do everything run as root"),
   untested: flag("takes a version of the agent that was not tried"),
-  agentCommand: text("the program of a custom agent; its arguments go after --", { placeholder: "FILE" }),
+  agentCommand: text("the program of a custom agent; its arguments go after --", {
+    placeholder: "FILE",
+    declared: "command",
+  }),
   account: text("the account to work under: NAME or PROVIDER:NAME", {
     placeholder: "ACCOUNT",
     fallback: "default, your own login",
@@ -68,7 +71,7 @@ export type AgentCandidate = Omit<
  * Errors: AppError invalid with the flag.
  */
 export function agentCandidate(
-  context: StoreContext,
+  context: Pick<StoreContext, "settings" | "isRoot">,
   input: AgentInput & { readonly command?: readonly string[] | undefined },
   before: AgentTarget | null,
 ): { readonly candidate: Omit<AgentCandidate, "prompt">; readonly prompt: PromptBytes | null } {
@@ -174,7 +177,11 @@ export interface PromptBytes {
 }
 
 /** null: none is given, the one before stays. Errors: AppError invalid `missing_prompt`, `nul_byte`, `prompt_blank`, `prompt_too_large`. */
-function promptOf(context: StoreContext, input: AgentInput, before: AgentTarget | null): PromptBytes | null {
+function promptOf(
+  context: Pick<StoreContext, "settings">,
+  input: AgentInput,
+  before: AgentTarget | null,
+): PromptBytes | null {
   if (input.prompt !== undefined && input.promptFile !== undefined)
     throw badInput(
       "--prompt-file",

@@ -4,13 +4,13 @@ import { answerLoop, loopAnswerShape } from "./loop-answer.ts";
 import { defineOperation } from "./operation.ts";
 import {
   checkJitter,
+  loopFields,
   loopPolicyFields,
   makeLoopPolicy,
   makeSchedule,
   keepPrompt,
   makeTarget,
   runPolicyFields,
-  scheduleFields,
   targetFields,
 } from "./work.ts";
 
@@ -23,10 +23,7 @@ export const operation = defineOperation({
   summary: "Change a loop; what is not given stays, and nothing that was due before starts",
   input: {
     loop: required(text("the loop", { placeholder: "LOOP", completes: "loop" })),
-    ...scheduleFields,
-    ...targetFields,
-    ...loopPolicyFields,
-    ...runPolicyFields,
+    ...loopFields,
     cwd: { ...targetFields.cwd, fallback: null },
   },
   output: loopAnswerShape,

@@ -39,6 +39,10 @@ export interface Field<T> {
   readonly choices: readonly string[] | null;
   /** Names of what completes the value: `loop`, `run`, `file`, `folder`. */
   readonly completes: string | null;
+  /** Its key in `drover.yaml`, where that is not the flag in camelCase. */
+  readonly declared: string | null;
+  /** How `drover.yaml` writes a value: as JSON does, or as the text of the command line (durations, places of files). */
+  readonly written: "json" | "text";
   readonly schema: { readonly [key: string]: Json };
   /** Reads one text of the command line as JSON, on top of what was read before. */
   readonly read: (text: string, path: string, reading: Reading, before: Json | undefined) => Json;
@@ -58,6 +62,7 @@ interface Traits {
   readonly fallback?: string;
   readonly completes?: string;
   readonly later?: boolean;
+  readonly declared?: string;
 }
 
 export function badInput(path: string, message: string, hint?: string, code = "bad_input"): AppError {
@@ -67,7 +72,11 @@ export function badInput(path: string, message: string, hint?: string, code = "b
 function field<T>(
   about: string,
   traits: Traits,
-  rest: Pick<Field<T | undefined>, "schema" | "read" | "check"> & { many?: boolean; choices?: readonly string[] },
+  rest: Pick<Field<T | undefined>, "schema" | "read" | "check"> & {
+    many?: boolean;
+    choices?: readonly string[];
+    written?: "text";
+  },
   placeholder: string | null,
 ): Field<T | undefined> {
   return {
@@ -83,6 +92,8 @@ function field<T>(
     later: traits.later ?? false,
     choices: rest.choices ?? null,
     completes: traits.completes ?? null,
+    declared: traits.declared ?? null,
+    written: rest.written ?? "json",
     schema: rest.schema,
     read: rest.read,
     check: (value, path) => (value === undefined || value === null ? undefined : rest.check(value, path)),
@@ -152,7 +163,12 @@ export function folder(about: string, traits: Traits = {}): Field<string | undef
     if (checkTyped(given, path) === "") throw badInput(path, `${path} is empty`, `Give the ${about}.`);
     return absolute(reading.cwd, given);
   };
-  return field(about, { completes: "folder", ...traits }, { schema: { type: "string" }, read, check }, "DIR");
+  return field(
+    about,
+    { completes: "folder", ...traits },
+    { schema: { type: "string" }, read, check, written: "text" },
+    "DIR",
+  );
 }
 
 function absolute(cwd: string, path: string): string {
@@ -206,7 +222,8 @@ export function duration(about: string, traits: Traits & { readonly min?: number
     return value;
   };
   const read = (given: string, path: string): number => check(parseDuration(given, path), path);
-  return field(about, traits, { schema: { type: "integer", minimum: min, maximum: max }, read, check }, "D");
+  const schema = { type: "integer", minimum: min, maximum: max };
+  return field(about, traits, { schema, read, check, written: "text" }, "D");
 }
 
 export function flag(about: string, traits: Traits = {}): Field<boolean> {
@@ -291,7 +308,7 @@ export function fileBytes(about: string, traits: Traits = {}): Field<Bytes | und
   return field(
     about,
     { completes: "file", ...traits },
-    { schema: { type: ["string", "object"] }, read, check: checkBytes },
+    { schema: { type: ["string", "object"] }, read, check: checkBytes, written: "text" },
     "FILE",
   );
 }

@@ -59,7 +59,9 @@ export const targetFields = {
   cwd: folder("working directory", { fallback: "where the command is typed" }),
   env: pairs("an environment variable, stored with the definition"),
   envPass: texts("a variable to pass on from the daemon's environment", { placeholder: "NAME", commas: true }),
-  secret: pairs("a variable whose value comes from env:NAME, file:PATH or cmd:STRING at each start, never stored"),
+  secret: pairs("a variable whose value comes from env:NAME, file:PATH or cmd:STRING at each start, never stored", {
+    declared: "secrets",
+  }),
   expect: texts("what must be seen for success: output, changes, commit, file:PATH, cmd:STRING", {
     placeholder: "WHAT",
   }),
@@ -101,7 +103,7 @@ export const runPolicyFields = {
     empty: true,
     free: true,
   }),
-  label: texts("a label to find runs by", { placeholder: "K", commas: true }),
+  label: texts("a label to find runs by", { placeholder: "K", commas: true, declared: "labels" }),
 } as const;
 
 export const loopPolicyFields = {
@@ -131,6 +133,10 @@ export const scheduleFields = {
   at: text("one instant: ISO-8601, a local date and time, or +30m", { placeholder: "TIME" }),
   dynamic: flag("each run says when the next one is: nextAt or nextAfterMs in its output"),
 } as const;
+
+/** All that says what a loop is, beside its name. */
+export const loopFields = { ...scheduleFields, ...targetFields, ...loopPolicyFields, ...runPolicyFields } as const;
+export type LoopInput = InputOf<typeof loopFields>;
 
 type TargetInput = InputOf<typeof targetFields>;
 type RunPolicyInput = InputOf<typeof runPolicyFields>;
@@ -185,6 +191,7 @@ const TARGET_FLAGS: { readonly [key: string]: string } = {
   argv: "command",
   envPass: "--env-pass",
   secrets: "--secret",
+  labels: "--label",
   provider: "--agent",
 };
 const flagAt = (path: readonly PropertyKey[]): string => {
@@ -201,57 +208,71 @@ const hasTarget = (input: TargetInput): boolean =>
 const splitWords = (one: string): string[] =>
   /^(output|changes|commit)(,(output|changes|commit))+$/.test(one) ? one.split(",") : [one];
 
-/** A target, and what is worth saying of it. */
-export interface MadeTarget {
+/** A target that was described, and not looked at yet. */
+export interface TargetDraft {
   readonly target: Target;
-  readonly warnings: readonly Warning[];
   /** A prompt that is to be stored; null when there is none, or the one before stays. */
   readonly prompt: PromptBytes | null;
 }
 
+/** A target, and what is worth saying of it. */
+export interface MadeTarget extends TargetDraft {
+  readonly warnings: readonly Warning[];
+}
+
 /**
- * The target that the input describes, over one that is there (an edit): what is not given stays. Nothing is stored.
- * Errors: AppError invalid with the input's path; not_found `cwd_not_found`, `command_not_found`,
- * `agent_not_found`, `no_such_account` for what this host lacks now.
+ * The target that the input describes, over one that is there (an edit): what is not given stays. Nothing is stored, and
+ * this host is not asked. Errors: AppError invalid with the input's path.
  */
-export async function makeTarget(
-  context: StoreContext,
+export async function describeTargetOf(
+  context: Pick<StoreContext, "settings" | "isRoot">,
   input: TargetInput,
   before: Target | null,
-): Promise<MadeTarget> {
+): Promise<TargetDraft> {
   const isAgent = wantsAgent(input, before);
   const around = surroundings(input, before);
   const { agentTarget, commandTarget } = await import("../core/target.ts");
-  let target: Target;
-  let prompt: PromptBytes | null = null;
   if (isAgent) {
     const old = before?.kind === "agent" ? before : null;
-    const made = agentCandidate(context, input, old);
-    prompt = made.prompt;
+    const { candidate, prompt } = agentCandidate(context, input, old);
     const worktree = input.worktree ?? old?.worktree ?? "auto";
-    target = checkWith(
+    const target = checkWith(
       agentTarget,
-      { ...made.candidate, prompt: prompt?.ref ?? old?.prompt, worktree, ...around },
+      { ...candidate, prompt: prompt?.ref ?? old?.prompt, worktree, ...around },
       flagAt,
     );
-  } else {
-    const old = before?.kind === "command" ? before : null;
-    const argv =
-      input.shell !== undefined ? ["/bin/sh", "-c", input.shell] : input.command?.length ? input.command : old?.argv;
-    target = checkWith(
-      commandTarget,
-      {
-        kind: "command",
-        argv,
-        shell: input.shell !== undefined || (!hasTarget(input) && old?.shell === true),
-        ...present({ worktree: input.worktree ?? old?.worktree }),
-        ...around,
-      },
-      flagAt,
-    );
+    return { target, prompt };
   }
+  const old = before?.kind === "command" ? before : null;
+  const argv =
+    input.shell !== undefined ? ["/bin/sh", "-c", input.shell] : input.command?.length ? input.command : old?.argv;
+  const target = checkWith(
+    commandTarget,
+    {
+      kind: "command",
+      argv,
+      shell: input.shell !== undefined || (!hasTarget(input) && old?.shell === true),
+      ...present({ worktree: input.worktree ?? old?.worktree }),
+      ...around,
+    },
+    flagAt,
+  );
+  return { target, prompt: null };
+}
+
+/**
+ * A described target as this host takes it now, its worktree settled.
+ * @param given which input the prompt came by, and the variables that were given now: of others was said what there was to say
+ * Errors: AppError invalid, not_found `cwd_not_found`, `command_not_found`, `agent_not_found`, `no_such_account` for what
+ * this host lacks.
+ */
+export async function admitTarget(
+  context: StoreContext,
+  { target, prompt }: TargetDraft,
+  given: { readonly promptFlag: string; readonly env: Readonly<Record<string, string>> | undefined },
+): Promise<MadeTarget> {
   requireCwd(context, target.cwd);
-  if (target.kind === "agent") await refuseKeys(context, input.env);
+  if (target.kind === "agent") await refuseKeys(context, given.env);
   if (target.kind === "agent") await requireAgent(context, target);
   else if (!target.shell && (await context.findProgram(target.argv[0], target.cwd, target.env["PATH"])) === null)
     throw noProgram(context, target.argv[0], target.cwd);
@@ -259,14 +280,26 @@ export async function makeTarget(
   const { mode, warnings } = await settleWorktree(context, target.worktree ?? "off", target.cwd, writes);
   if (target.kind === "agent") {
     const { checkAtDoor } = await import("./agent-door.ts");
-    const promptFlag = input.promptFile === undefined ? "--prompt" : "--prompt-file";
-    await checkAtDoor(context, { ...target, worktree: mode }, prompt, promptFlag);
+    await checkAtDoor(context, { ...target, worktree: mode }, prompt, given.promptFlag);
   }
   return {
     target: target.worktree === undefined ? target : { ...target, worktree: mode },
-    warnings: [...warnings, ...namedSecrets(input.env)],
+    warnings: [...warnings, ...namedSecrets(given.env)],
     prompt,
   };
+}
+
+/**
+ * The target that the input describes, over one that is there, as this host takes it now. Nothing is stored.
+ * Errors: those of `describeTargetOf` and `admitTarget`.
+ */
+export async function makeTarget(
+  context: StoreContext,
+  input: TargetInput,
+  before: Target | null,
+): Promise<MadeTarget> {
+  const promptFlag = input.promptFile === undefined ? "--prompt" : "--prompt-file";
+  return admitTarget(context, await describeTargetOf(context, input, before), { promptFlag, env: input.env });
 }
 
 /** Stores the prompt of a target, before the target itself is stored: when nothing can be refused any more. */
@@ -381,7 +414,7 @@ const runPolicyOf = (input: RunPolicyInput) =>
   });
 
 /** Time limits that follow from what runs, where none are given: an agent without them would never be ended. */
-const limitsOf = (kind: Target["kind"], limits: Limits) =>
+export const limitsOf = (kind: Target["kind"], limits: Limits) =>
   kind === "agent"
     ? { timeoutMs: limits.agentTimeoutMs, idleTimeoutMs: limits.agentIdleTimeoutMs }
     : { timeoutMs: null, idleTimeoutMs: null };
@@ -411,7 +444,7 @@ function keptLimits({ policy, kind: old }: PolicyBefore, kind: Target["kind"], l
 
 /** The policy that the input describes, over one that is there. Errors: AppError invalid, `bad_time`. */
 export async function makeLoopPolicy(
-  context: StoreContext,
+  context: Pick<StoreContext, "settings" | "clock" | "hostZone">,
   input: RunPolicyInput & LoopPolicyInput & { readonly tz?: string | undefined },
   kind: Target["kind"],
   before: PolicyBefore | null,
@@ -447,7 +480,10 @@ export async function makeLoopPolicy(
 }
 
 /** The schedule that the input describes; null when it says nothing of one. Errors: AppError invalid of `parseSchedule`. */
-export async function makeSchedule(context: StoreContext, input: ScheduleFlags): Promise<Schedule | null> {
+export async function makeSchedule(
+  context: Pick<StoreContext, "clock" | "hostZone">,
+  input: ScheduleFlags,
+): Promise<Schedule | null> {
   const { every, cron, tz, at, dynamic } = input;
   if (every === undefined && cron === undefined && at === undefined && tz === undefined && dynamic !== true)
     return null;
