@@ -97,15 +97,12 @@ function droverLines(markdown: string): string[][] {
   });
 }
 
-/** Commands that a document names because they do not exist yet. */
-const LATER = ["import"];
 /** `...` in a line stands for what is left out. */
 const isWhole = (words: readonly string[]): boolean => !words.includes("...");
 
 async function faultOf(words: readonly string[]): Promise<string | null> {
   const [first = "", second = ""] = words;
   if (/^--(help|version)$/.test(first)) return null;
-  if (words.length === 1 && LATER.includes(first)) return null;
   const two = findEntry(`${first}.${second}`);
   const entry = two ?? findEntry(first);
   // A noun alone names its group.
@@ -116,7 +113,7 @@ async function faultOf(words: readonly string[]): Promise<string | null> {
   const { operation } = await entry.load();
   const rest = words.slice(two === undefined ? 1 : 2).filter((word) => word !== "...");
   try {
-    const { input } = parseArguments(operation, rest, root);
+    const { input } = parseArguments(operation, rest, root, () => "");
     if (isWhole(words) && rest.length > 0) requireGiven(operation, input);
     if (typeof input["cron"] === "string") parseCron(input["cron"]);
     if (typeof input["tz"] === "string") checkZone(input["tz"]);
@@ -307,21 +304,6 @@ describe("the examples", () => {
       items: { name: string; revision: number }[];
     };
     expect(items.map(({ name }) => name)).toEqual(["fetch-shop"]);
-  });
-
-  test("from-crontab prints lines that a shell and drover read as cron would", () => {
-    const printed = sh(example("from-crontab.sh"), [], {
-      input:
-        '# a comment\nMAILTO=x\n\n30 2 * * 1-5  cd /srv && echo "it\'s on" >>log\n@daily /usr/bin/true\n* * * * * date +%s\n',
-    });
-    expect(printed.match(/^# by hand: /gm)).toHaveLength(2);
-    expect(sh("/bin/sh", ["-eu"], { input: printed })).toContain("cron-2");
-    const loop = JSON.parse(sh("drover", ["loop", "show", "cron-1", "--json"])) as {
-      schedule: { expression: string };
-      target: { argv: string[] };
-    };
-    expect(loop.schedule.expression).toBe("30 2 * * 1-5");
-    expect(loop.target.argv.at(-1)).toBe('cd /srv && echo "it\'s on" >>log');
   });
 
   test("agent-loop keeps what the agent committed on a branch, and nothing else", () => {

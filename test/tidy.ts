@@ -26,7 +26,7 @@ const layers: Readonly<Record<string, Layer>> = {
   triggers: { layers: ["core"], packages: ["yaml", "zod"], node: true },
   engine: { layers: ["core"], packages: ["zod"], node: false },
   define: { layers: ["core"], packages: ["zod"], node: false },
-  ops: { layers: ["core", "engine"], packages: ["yaml", "zod"], node: true },
+  ops: { layers: ["core", "triggers", "engine"], packages: ["yaml", "zod"], node: true },
   cli: surface,
   http: surface,
   mcp: surface,

@@ -159,7 +159,7 @@ async function findCommand(
       return { entry: null, rest: 0 };
     }
     const verbs = operations
-      .filter((entry) => entry.name.startsWith(`${first}.`))
+      .filter((entry) => entry.hidden !== true && entry.name.startsWith(`${first}.`))
       .map((entry) => entry.name.slice(first.length + 1));
     const part = laterPart([first, second ?? ""]);
     if (part !== null) throw notAvailable(`${first} ${second}`, part);

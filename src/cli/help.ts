@@ -9,7 +9,7 @@ import { COMMON_FLAGS } from "./arguments.ts";
 const GROUPS: readonly (readonly [string, readonly string[]])[] = [
   ["Daemon", ["up", "down", "status", "doctor"]],
   ["Runs", ["run", "runs", "show", "logs", "cancel", "retry", "why", "events"]],
-  ["Loops and schedules", ["loop", "schedule"]],
+  ["Loops and schedules", ["loop", "schedule", "import"]],
   ["Agents", ["agent", "account", "worktree"]],
   ["Settings", ["limit", "config", "version", "completion"]],
 ];

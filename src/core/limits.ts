@@ -108,6 +108,9 @@ export const defaultLimits = {
   gitCheckoutMs: 600_000,
   /** How long a command line may take to say its version or whether it is logged in. */
   agentProbeMs: 20_000,
+  /** How long a program of the system may take to answer an import (`crontab -l`), and how much of its answer is read. */
+  inquiryMs: 20_000,
+  inquiryBytes: 16_777_216,
   /** How long a stop waits for writes under way; what is not written by then is found by the next daemon. */
   stopPatienceMs: 5_000,
 } as const;

@@ -398,6 +398,12 @@ export interface Store {
   };
   readonly loops: {
     add(input: { readonly draft: LoopDraft; readonly limits: Limits }): Promise<LoopRecord>;
+    /** Adds all of them, paused for that reason, or none. AppError conflict `name_taken`. */
+    addPaused(input: {
+      readonly drafts: readonly LoopDraft[];
+      readonly reason: string;
+      readonly limits: Limits;
+    }): Promise<readonly { readonly id: string; readonly name: string }[]>;
     /** Instants that were due before the edit are recorded under the old schedule; none of them starts because of it. */
     edit(input: { readonly loopId: string; readonly change: LoopChange; readonly limits: Limits }): Promise<LoopRecord>;
     rename(input: { readonly loopId: string; readonly name: string }): Promise<LoopRecord>;

@@ -9,7 +9,7 @@ import type { Settings } from "../ops/settings.ts";
 import { askWhereItListens, callerHere } from "./caller.ts";
 import { openContext } from "./context.ts";
 import { recordFault } from "./faults.ts";
-import { agentTools, hostWorktrees, worktreeTools } from "./host.ts";
+import { agentTools, findProgram, hostWorktrees, worktreeTools } from "./host.ts";
 import { requireState, takeLocks } from "./state.ts";
 
 /**
@@ -122,6 +122,18 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
     },
     async attach(command) {
       return (await import("../execution/terminal.ts")).attach(command);
+    },
+    async ask(argv) {
+      const { limits } = await world.settings();
+      const { inquire } = await import("../execution/inquiry.ts");
+      const program = await findProgram(env, argv[0], "/", env["PATH"] ?? "");
+      if (program === null) return null;
+      return inquire({
+        argv: [program, ...argv.slice(1)],
+        environment: env,
+        timeoutMs: limits.inquiryMs,
+        keepBytes: limits.inquiryBytes,
+      });
     },
     recordFault: (error) => recordFault(world, error),
   };

@@ -12,6 +12,7 @@ export const emptyStore: Store = {
   hosts: { join: noChange, report: noChange, renew: noChange, leave: noChange, list: async () => [] },
   loops: {
     add: noChange,
+    addPaused: noChange,
     edit: noChange,
     rename: noChange,
     pause: noChange,

@@ -264,6 +264,19 @@ export const operations: readonly Entry[] = [
     load: () => import("./prune-worktrees.ts"),
   },
   {
+    name: "import.crontab",
+    where: "local",
+    summary: "Make paused loops of a crontab, and say of each line what was understood",
+    load: () => import("./import-crontab.ts"),
+  },
+  {
+    name: "import.loops",
+    where: "write",
+    summary: "Make the loops of an import, paused: all or none",
+    load: () => import("./import-loops.ts"),
+    hidden: true,
+  },
+  {
     name: "config.path",
     where: "local",
     summary: "Print where configuration, state, logs and the socket are",

@@ -164,6 +164,18 @@ export interface TerminalCommand {
   readonly cwd: string;
 }
 
+/** What a program of this host answered to a question. */
+export interface ProgramAnswer {
+  /** null when it did not end in time, or by a signal, or could not be started. */
+  readonly exit: number | null;
+  /** null when nobody can know whether that is all of it. */
+  readonly stdout: Uint8Array | null;
+  readonly stderr: string;
+  /** It printed more than is read. */
+  readonly cut: boolean;
+  readonly timedOut: boolean;
+}
+
 /** One finding of `doctor`. */
 export interface Finding {
   readonly check: string;
@@ -200,11 +212,18 @@ export interface Reach {
   confirm(question: string): Promise<boolean>;
   /** Runs a program on this process's terminal to its end; answers its exit status, 128 and the signal's number for a signal. */
   attach(command: TerminalCommand): Promise<number>;
+  /**
+   * Asks a program of this host, such as `crontab -l`, within `limits.inquiryMs` and `limits.inquiryBytes`.
+   * Answers null when it is not found.
+   */
+  ask(argv: readonly [string, ...string[]]): Promise<ProgramAnswer | null>;
 }
 
 /** What a local operation can do beside reading. */
 export interface LocalContext extends Surroundings, Reach {
   readonly caller: Caller;
+  /** Performs another operation as if it were the command: a local one prepares what a `write` does. Errors: those of it. */
+  perform(name: string, input: unknown): Promise<unknown>;
   /** Opens the store for reading and closes it afterwards. Answers null where there is none yet. */
   reading<T>(use: (context: StoreContext) => Promise<T>): Promise<T | null>;
 }

@@ -1,5 +1,5 @@
 /** Where an operation runs: in this process, or in the daemon. Every surface that is not the daemon itself asks through here. */
-import { AppError } from "../core/errors.ts";
+import { AppError, ensure } from "../core/errors.ts";
 import { emptyStore } from "./empty-store.ts";
 import { checkInput, type InputOf, type Fields } from "./fields.ts";
 import type { ActContext, AnyOperation, LocalContext, StoreContext } from "./operation.ts";
@@ -186,5 +186,12 @@ async function localContext(world: World, operation: AnyOperation, saysYes: bool
     hasTerminal: world.hasTerminal,
     confirm: (question) => (saysYes ? Promise.resolve(true) : world.confirm(question)),
     attach: (command) => world.attach(command),
+    ask: (argv) => world.ask(argv),
+    async perform(name, given) {
+      const { findEntry } = await import("./index.ts");
+      const entry = findEntry(name);
+      ensure(entry !== undefined, `there is an operation ${name}`);
+      return perform(world, (await entry.load()).operation, given);
+    },
   };
 }

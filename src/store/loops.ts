@@ -303,6 +303,43 @@ const anchored = (schedule: Schedule, now: number, limits: Limits): Schedule =>
       ? { ...schedule, firstAt: Math.max(schedule.firstAt, now) || now + limits.dynamicGapMs }
       : schedule;
 
+/** A new loop as statements. @param paused the reason, where it arrives paused; undefined: it is active */
+function newLoop(
+  draft: LoopDraft,
+  now: number,
+  limits: Limits,
+  ctx: Context,
+  paused?: string,
+): { readonly id: string; readonly writes: Sql[] } {
+  const schedule = anchored(draft.schedule, now, limits);
+  const { expiresAt } = draft.policy;
+  if (expiresAt !== null && expiresAt <= now)
+    throw new AppError("invalid", "already_expired", "the loop would expire before it begins", {
+      path: "--expires-at",
+      hint: "Give an instant in the future.",
+    });
+  // A once loop in the past is due at once; every other schedule begins after this instant.
+  const plannedUntil = schedule.kind === "once" ? Math.min(now, schedule.at - 1) : now;
+  const nextAt = nextInstant(schedule, plannedUntil);
+  const status = paused === undefined ? "active" : "paused";
+  const id = ctx.id("loop");
+  const log = journal("loop", id, 0, now);
+  log.add("loop.added", { name: draft.name });
+  if (paused !== undefined) log.add("loop.paused", { reason: paused });
+  return {
+    id,
+    writes: [
+      sql`insert into loops (id, name, managed_by, schedule, zone, target, policy, host_pin, definition_digest, revision, status, next_at, wake_at,
+          planned_until, anchored_at, expires_at, prompt_digest, paused_reason, paused_at, created_at, updated_at)
+        values (${id}, ${draft.name}, ${draft.managedBy}, ${JSON.stringify(schedule)}, ${schedule.kind === "cron" ? schedule.zone : null},
+          ${JSON.stringify(draft.target)}, ${JSON.stringify(draft.policy)}, ${draft.hostPin}, ${digestOf([schedule, draft.target, draft.policy])}, 1, ${status},
+          ${nextAt}, ${wakeOf(status, null, nextAt, expiresAt)}, ${plannedUntil}, ${now}, ${expiresAt}, ${promptOf(draft.target)},
+          ${paused ?? null}, ${paused === undefined ? null : now}, ${now}, ${now})`,
+      ...log.writes(),
+    ],
+  };
+}
+
 export const addLoop = operation(
   "loops.add",
   function* (input: { draft: LoopDraft; limits: Limits }, ctx): Steps<LoopRecord> {
@@ -311,28 +348,38 @@ export const addLoop = operation(
     const [clock] = yield* many<[{ now: number }]>(readInstant);
     const now = clock[0]?.now;
     ensure(now !== undefined, "the store has a clock");
-    const schedule = anchored(draft.schedule, now, limits);
-    const { expiresAt } = draft.policy;
-    if (expiresAt !== null && expiresAt <= now)
-      throw new AppError("invalid", "already_expired", "the loop would expire before it begins", {
-        path: "--expires-at",
-        hint: "Give an instant in the future.",
-      });
-    // A once loop in the past is due at once; every other schedule begins after this instant.
-    const plannedUntil = schedule.kind === "once" ? Math.min(now, schedule.at - 1) : now;
-    const nextAt = nextInstant(schedule, plannedUntil);
-    const id = ctx.id("loop");
-    const log = journal("loop", id, 0, now);
-    log.add("loop.added", { name: draft.name });
-    yield* runAll(
-      sql`insert into loops (id, name, managed_by, schedule, zone, target, policy, host_pin, definition_digest, revision, status, next_at, wake_at,
-          planned_until, anchored_at, expires_at, prompt_digest, created_at, updated_at)
-        values (${id}, ${draft.name}, ${draft.managedBy}, ${JSON.stringify(schedule)}, ${schedule.kind === "cron" ? schedule.zone : null},
-          ${JSON.stringify(draft.target)}, ${JSON.stringify(draft.policy)}, ${draft.hostPin}, ${digestOf([schedule, draft.target, draft.policy])}, 1, 'active',
-          ${nextAt}, ${wakeOf("active", null, nextAt, expiresAt)}, ${plannedUntil}, ${now}, ${expiresAt}, ${promptOf(draft.target)}, ${now}, ${now})`,
-      ...log.writes(),
+    const made = newLoop(draft, now, limits, ctx);
+    yield* runAll(...made.writes);
+    return yield* loopById(made.id);
+  },
+);
+
+/** Statements of many loops that travel together: enough for few round trips, few enough for what a database takes at once. */
+const LOOPS_TOGETHER = 100;
+
+export const addPausedLoops = operation(
+  "loops.addPaused",
+  function* (
+    input: { drafts: readonly LoopDraft[]; reason: string; limits: Limits },
+    ctx,
+  ): Steps<readonly { id: string; name: string }[]> {
+    const { drafts, reason, limits } = input;
+    const [clock, taken] = yield* many<[{ now: number }, Row]>(
+      readInstant,
+      sql`select name from loops where archived_at is null and name in (${jsonList(drafts.map(({ name }) => name))}) order by name limit 1`,
     );
-    return yield* loopById(id);
+    const now = clock[0]?.now;
+    ensure(now !== undefined, "the store has a clock");
+    if (taken[0] !== undefined)
+      throw conflict(
+        "name_taken",
+        `a loop named ${taken[0]["name"]} exists already`,
+        "Somebody has made it just now: ask again.",
+      );
+    const made = drafts.map((draft) => ({ name: draft.name, ...newLoop(draft, now, limits, ctx, reason) }));
+    for (let from = 0; from < made.length; from += LOOPS_TOGETHER)
+      yield* runAll(...made.slice(from, from + LOOPS_TOGETHER).flatMap(({ writes }) => writes));
+    return made.map(({ id, name }) => ({ id, name }));
   },
 );
 

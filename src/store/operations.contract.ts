@@ -73,6 +73,38 @@ async function work(stage: Stage, outcome: Outcome = ended()): Promise<number> {
 }
 
 forEachStore("loops and slots", (open) => {
+  test("loops that arrive paused are all there or none, fire nothing, and go on from when they are resumed", async () => {
+    const stage = await openStage(open);
+    const draft = (name: string) => ({
+      name,
+      schedule: every(60_000),
+      target,
+      policy: loopPolicy.parse({}),
+      hostPin: stage.hostId,
+      managedBy: null,
+    });
+    const drafts = Array.from({ length: 250 }, (_, n) => draft(`n-${n}`));
+    const made = await stage.store.loops.addPaused({ drafts, reason: "imported", limits });
+    expect(made.map(({ name }) => name)).toEqual(drafts.map(({ name }) => name));
+    const loopId = made[0]?.id ?? "";
+    expect(await stage.store.loops.get({ loopId })).toMatchObject({
+      status: "paused",
+      pausedReason: "imported",
+      pausedAt: T0,
+      revision: 1,
+      eventNumber: 2,
+    });
+    stage.setNow(T0 + 150_000);
+    expect(await plan(stage)).toMatchObject({ loops: 0, wakeAt: null });
+    expect((await stage.store.loops.resume({ loopId, limits })).nextAt).toBe(T0 + 180_000);
+    expect(await words(stage, loopId)).toEqual(["60..120x2 skipped(paused)"]);
+
+    const taken = stage.store.loops.addPaused({ drafts: [draft("free"), draft("n-3")], reason: "again", limits });
+    await expect(taken).rejects.toMatchObject({ kind: "conflict", code: "name_taken" });
+    const { items } = await stage.store.loops.list({ limit: 1_000, cursor: null, archived: false, label: null });
+    expect(items).toHaveLength(250);
+  });
+
   test("an interval loop fires at creation plus its period, and every slot ends in one word", async () => {
     const stage = await openStage(open);
     const loop = await addLoop(stage, every(60_000));

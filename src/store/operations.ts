@@ -30,6 +30,7 @@ import { listEvents } from "./events.ts";
 import { joinHost, leaveHost, listHosts, renewHost, reportHost } from "./hosts.ts";
 import {
   addLoop,
+  addPausedLoops,
   archiveLoop,
   editLoop,
   getLoop,
@@ -62,6 +63,7 @@ export const operations = {
   hosts: { join: joinHost, report: reportHost, renew: renewHost, leave: leaveHost, list: listHosts },
   loops: {
     add: addLoop,
+    addPaused: addPausedLoops,
     edit: editLoop,
     rename: renameLoop,
     pause: pauseLoop,

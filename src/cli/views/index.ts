@@ -52,6 +52,7 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "worktree.ls": async () => (await accounts()).treeTable,
   "worktree.rm": async () => (await accounts()).treeRemoved,
   "worktree.prune": async () => (await accounts()).pruned,
+  "import.crontab": async () => (await import("./imports.ts")).imported,
   "limit.ls": async () => (await daemon()).limits,
   "config.path": async () => (await daemon()).places,
   "config.show": async () => (await daemon()).settings,

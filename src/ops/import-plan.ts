@@ -1,0 +1,330 @@
+/** What an import would make of what was read elsewhere, beside the loops that are there: new, the same, or one that was changed here. */
+import { existsSync, statSync } from "node:fs";
+import { userInfo } from "node:os";
+import { AppError } from "../core/errors.ts";
+import { type LoopPolicy, loopName, loopPolicy } from "../core/loop.ts";
+import type { LoopRecord } from "../core/records.ts";
+import { commandTarget, type CommandTarget } from "../core/target.ts";
+import { checkZone, nextTransition } from "../core/zone.ts";
+import type { ForeignLoop, Reading } from "../triggers/foreign-loop.ts";
+import { badInput, type Json } from "./fields.ts";
+import type { LocalContext } from "./operation.ts";
+import { boolean, integer, listOf, nullable, object, oneOf, type Shape, string } from "./shape.ts";
+
+/** A schedule as it travels to where the loop is made. */
+export type DraftSchedule =
+  | { readonly kind: "cron"; readonly expression: string; readonly zone: string }
+  | { readonly kind: "interval"; readonly everyMs: number };
+
+/** A loop to be made, checked. */
+export interface ImportDraft {
+  readonly name: string;
+  readonly schedule: DraftSchedule;
+  readonly target: CommandTarget;
+  readonly policy: LoopPolicy;
+}
+
+/** What was read of one file, or of one program's answer. */
+export interface ImportSource {
+  readonly name: string;
+  readonly readings: readonly Reading[];
+}
+
+/** The loop of an entry, for people and scripts. */
+export interface ImportedLoop {
+  readonly name: string;
+  readonly schedule: Json;
+  readonly argv: readonly string[];
+  readonly shell: boolean;
+  readonly cwd: string;
+  /** Names of its variables. */
+  readonly env: readonly string[];
+  /** Variables whose secrets were not taken. */
+  readonly withheld: readonly string[];
+  /** What differs from the usual policy. */
+  readonly policy: Json;
+}
+
+export interface ImportEntry {
+  readonly source: string;
+  readonly line: number;
+  readonly kind: Reading["kind"];
+  readonly text: string;
+  /** Of a loop: `new`, `same` as one that is there, or `changed` here since. */
+  readonly outcome: "new" | "same" | "changed" | null;
+  readonly loop: ImportedLoop | null;
+  readonly reason: string | null;
+  readonly hint: string | null;
+  readonly notes: readonly string[];
+}
+
+export interface ImportAnswer {
+  readonly dryRun: boolean;
+  /** The new loops were made: all of them. */
+  readonly imported: boolean;
+  readonly entries: readonly ImportEntry[];
+  readonly counts: { readonly new: number; same: number; changed: number; left: number; problems: number };
+  /** What is worth knowing of all of them. */
+  readonly notes: readonly string[];
+}
+
+export const importAnswerShape: Shape = object({
+  dryRun: boolean,
+  imported: boolean,
+  entries: listOf(
+    object({
+      source: string,
+      line: integer,
+      kind: oneOf(["loop", "setting", "comment", "left", "problem"]),
+      text: string,
+      outcome: nullable(oneOf(["new", "same", "changed"])),
+      loop: nullable(
+        object({
+          name: string,
+          schedule: object({ kind: string, "expression?": string, "zone?": string, "everyMs?": integer }),
+          argv: listOf(string),
+          shell: boolean,
+          cwd: string,
+          env: listOf(string),
+          withheld: listOf(string),
+          policy: {},
+        }),
+      ),
+      reason: nullable(string),
+      hint: nullable(string),
+      notes: listOf(string),
+    }),
+  ),
+  counts: object({ new: integer, same: integer, changed: integer, left: integer, problems: integer }),
+  notes: listOf(string),
+});
+
+/** What an import is done with. */
+export interface ImportRequest {
+  readonly sources: readonly ImportSource[];
+  readonly prefix: string | undefined;
+  readonly dryRun: boolean;
+  /** Problems do not keep the rest back. */
+  readonly skipInvalid: boolean;
+  /** What is worth knowing where something is new. */
+  readonly notes: readonly string[];
+  /** Why the loops are paused. */
+  readonly reason: string;
+}
+
+/** How long a zone's clock is looked ahead for changes. */
+const CHANGES_MS = 3 * 366 * 86_400_000;
+
+/** What sources are read against on this host. */
+export function surroundingsOf(context: LocalContext, hostZone: string) {
+  const known = new Map<string, boolean>();
+  return {
+    user: userInfo().username,
+    isZone(zone: string): boolean {
+      try {
+        checkZone(zone);
+        return true;
+      } catch {
+        return false; // that is the answer
+      }
+    },
+    clockChanges(zone: string | null): boolean {
+      const name = zone ?? hostZone;
+      const now = context.clock.now();
+      const changes = known.get(name) ?? nextTransition(name, now, now + CHANGES_MS) !== null;
+      known.set(name, changes);
+      return changes;
+    },
+  };
+}
+
+/** Where a loop works that says nothing of it. */
+export const homeOf = (context: LocalContext): string => context.env["HOME"] || userInfo().homedir;
+
+/**
+ * Plans the import, and makes the new loops, all or none, unless it is a dry run or there are problems.
+ * Errors: AppError invalid `bad_input` for the prefix; conflict `name_taken` when somebody made such a loop meanwhile.
+ */
+export async function importLoops(
+  context: LocalContext,
+  hostZone: string,
+  request: ImportRequest,
+): Promise<ImportAnswer> {
+  const { sources, prefix = "", dryRun, skipInvalid, reason } = request;
+  if (!loopName.safeParse(`${prefix}x`).success)
+    throw badInput("--prefix", `names cannot begin with ${JSON.stringify(prefix)}`, "Begin with a letter or a digit.");
+  const there = await loopsThere(context);
+  const { entries, drafts } = plan(sources, there, prefix, hostZone, homeOf(context));
+  const count = (test: (entry: ImportEntry) => boolean): number => entries.filter(test).length;
+  const counts = {
+    new: count(({ outcome }) => outcome === "new"),
+    same: count(({ outcome }) => outcome === "same"),
+    changed: count(({ outcome }) => outcome === "changed"),
+    left: count(({ kind }) => kind === "left"),
+    problems: count(({ kind }) => kind === "problem"),
+  };
+  const makes = !dryRun && drafts.length > 0 && (counts.problems === 0 || skipInvalid);
+  if (makes) await context.perform("import.loops", { loops: drafts, reason });
+  return { dryRun, imported: makes, entries, counts, notes: counts.new > 0 ? request.notes : [] };
+}
+
+/** The exit status of an import: 2 where problems kept everything back. */
+export const importExit = ({ counts, imported }: ImportAnswer): number => (counts.problems > 0 && !imported ? 2 : 0);
+
+/** Loops read at a time. */
+const PAGE = 500;
+
+async function loopsThere(context: LocalContext): Promise<readonly LoopRecord[]> {
+  const found = await context.reading(async ({ store }) => {
+    const loops: LoopRecord[] = [];
+    for (let cursor: string | null = null; ; ) {
+      const page: Awaited<ReturnType<typeof store.loops.list>> = await store.loops.list({
+        limit: PAGE,
+        cursor,
+        archived: false,
+        label: null,
+      });
+      loops.push(...page.items);
+      if (page.next === null) return loops;
+      cursor = page.next;
+    }
+  });
+  return found ?? [];
+}
+
+interface Candidate {
+  readonly index: number;
+  readonly base: string;
+  readonly foreign: ForeignLoop;
+  readonly schedule: DraftSchedule;
+  readonly target: CommandTarget;
+  readonly policy: LoopPolicy;
+}
+
+/** What two loops have in common that start the same at the same instants. */
+const scheduleKey = (schedule: LoopRecord["schedule"] | DraftSchedule): string =>
+  schedule.kind === "cron"
+    ? JSON.stringify([schedule.expression, schedule.zone])
+    : schedule.kind === "interval"
+      ? String(schedule.everyMs)
+      : "other";
+const targetKey = (target: LoopRecord["target"]): string =>
+  target.kind === "command"
+    ? JSON.stringify([target.argv, target.cwd, Object.entries(target.env).toSorted(([a], [b]) => (a < b ? -1 : 1))])
+    : "other";
+
+/** Pure but for looks at the disk. */
+function plan(
+  sources: readonly ImportSource[],
+  there: readonly LoopRecord[],
+  prefix: string,
+  hostZone: string,
+  home: string,
+): { readonly entries: readonly ImportEntry[]; readonly drafts: readonly ImportDraft[] } {
+  const entries: ImportEntry[] = [];
+  const candidates: Candidate[] = [];
+  for (const { name: source, readings } of sources)
+    for (const { loop, ...reading } of readings) {
+      if (loop === null) {
+        entries.push({ source, ...reading, outcome: null, loop: null });
+        continue;
+      }
+      try {
+        candidates.push({ index: entries.length, ...checked(loop, prefix, hostZone, home) });
+        entries.push({ source, ...reading, outcome: "new", loop: null });
+      } catch (error) {
+        if (!(error instanceof AppError)) throw error;
+        const { message, hint = "Import it by hand: drover loop add." } = error;
+        entries.push({ source, ...reading, kind: "problem", outcome: null, loop: null, reason: message, hint });
+      }
+    }
+
+  // First what is there unchanged, each loop once: two equal lines are two loops.
+  const unchanged = new Map<string, LoopRecord[]>();
+  for (const loop of there) {
+    const key = `${scheduleKey(loop.schedule)} ${targetKey(loop.target)}`;
+    unchanged.set(key, [...(unchanged.get(key) ?? []), loop]);
+  }
+  const paired = new Map<Candidate, LoopRecord>();
+  const used = new Set<string>();
+  for (const candidate of candidates) {
+    const loop = unchanged.get(`${scheduleKey(candidate.schedule)} ${targetKey(candidate.target)}`)?.shift();
+    if (loop === undefined) continue;
+    paired.set(candidate, loop);
+    used.add(loop.id);
+  }
+
+  // Then what was changed here: the same name, and still the same command or the same schedule.
+  const byName = new Map(there.map((loop) => [loop.name, loop]));
+  const names = new Set(byName.keys());
+  const drafts: ImportDraft[] = [];
+  for (const candidate of candidates) {
+    const { index, base, foreign, schedule, target, policy } = candidate;
+    const entry = entries[index] as ImportEntry;
+    const same = paired.get(candidate);
+    let outcome: "new" | "same" | "changed" = same === undefined ? "new" : "same";
+    let name = same?.name ?? base;
+    const notes = [...entry.notes];
+    if (same === undefined) {
+      const changed = byName.get(base);
+      const isChanged =
+        changed !== undefined &&
+        !used.has(changed.id) &&
+        (scheduleKey(changed.schedule) === scheduleKey(schedule) || targetKey(changed.target) === targetKey(target));
+      if (isChanged) {
+        outcome = "changed";
+        used.add(changed.id);
+      } else {
+        for (let n = 2; names.has(name); n++) name = `${base}-${n}`;
+        names.add(name);
+        drafts.push({ name, schedule, target, policy });
+        if (!isFolder(target.cwd)) notes.push(`its folder ${target.cwd} is not there`);
+        const [program] = target.argv;
+        if (program.startsWith("/") && !existsSync(program)) notes.push(`${program}, which runs it, is not there`);
+        if (foreign.withheld.length > 0) {
+          const flags = foreign.withheld.map((one) => ` --secret ${one}=file:PATH`).join("");
+          notes.push(`it lacks what was not stored: drover loop edit ${quoted(name)}${flags}`);
+        }
+      }
+    }
+    entries[index] = { ...entry, outcome, loop: describe(name, foreign, schedule, target), notes };
+  }
+  return { entries, drafts };
+}
+
+const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word}'`);
+
+const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+
+/** Errors: AppError invalid for what no loop may have. */
+function checked(foreign: ForeignLoop, prefix: string, hostZone: string, home: string): Omit<Candidate, "index"> {
+  const { argv, shell, cwd, env, policy } = foreign;
+  const schedule: DraftSchedule =
+    foreign.schedule.kind === "cron"
+      ? { ...foreign.schedule, zone: foreign.schedule.zone ?? hostZone }
+      : foreign.schedule;
+  const target = commandTarget.safeParse({ kind: "command", argv, shell, cwd: cwd ?? home, env });
+  if (!target.success) throw refused(target.error.issues[0]);
+  const full = loopPolicy.safeParse(policy);
+  if (!full.success) throw refused(full.error.issues[0]);
+  return { base: `${prefix}${foreign.name}`, foreign, schedule, target: target.data, policy: full.data };
+}
+
+const refused = (issue: { readonly path: readonly PropertyKey[]; readonly message: string } | undefined): AppError =>
+  new AppError("invalid", "bad_input", `${issue?.path.map(String).join(".") ?? ""}: ${issue?.message ?? "not valid"}`);
+
+const describe = (
+  name: string,
+  { policy, withheld }: ForeignLoop,
+  schedule: DraftSchedule,
+  { argv, shell, cwd, env }: CommandTarget,
+): ImportedLoop => ({
+  name,
+  schedule: { ...schedule },
+  argv,
+  shell,
+  cwd,
+  env: Object.keys(env),
+  withheld,
+  policy: policy as Json,
+});
