@@ -56,6 +56,8 @@ export const defaultLimits = {
   logCapBytes: 67_108_864,
   logHeadBytes: 4_194_304,
   logTailBytes: 16_777_216,
+  /** Backups of one reason that stay in `backups/`, where a backup is given no name. */
+  backupsKept: 5,
   /** Free time of attempts' folders after their run ended. */
   logRetentionMs: 14 * 86_400_000,
   /** How long a prompt is kept after the end of the last run with it; one that a loop names stays. */

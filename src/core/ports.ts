@@ -420,7 +420,12 @@ export interface Store {
     get(input: { readonly loopId: string }): Promise<LoopRecord | null>;
     list(input: PageRequest & { readonly archived: boolean; readonly label: string | null }): Promise<Page<LoopRecord>>;
     /** Plans every due instant of at most `limits.planLoops` loops. `wakeAt` is the next time that a loop is due. */
-    planDue(input: { readonly cause: LateCause; readonly limits: Limits }): Promise<{
+    planDue(input: {
+      readonly cause: LateCause;
+      readonly limits: Limits;
+      /** Records what is due as missed for this reason, and starts nothing. */
+      readonly forbidPast?: string;
+    }): Promise<{
       readonly loops: number;
       readonly runs: number;
       readonly wakeAt: Instant | null;
@@ -647,6 +652,19 @@ export interface Store {
       readonly limit: number;
       readonly runId: string | null;
     }): Promise<{ readonly items: readonly EventRecord[]; readonly cursor: string | null }>;
+  };
+  readonly restores: {
+    /**
+     * Ends, as cancelled for the reason `restored`, runs that had not ended when a copy was made, oldest first; attempts of
+     * theirs that were at work are lost. `atWork`: how many of the runs had one.
+     */
+    endLive(input: { readonly limit: number; readonly limits: Limits }): Promise<{
+      readonly ended: number;
+      readonly atWork: number;
+      readonly more: boolean;
+    }>;
+    /** No hook is due any more, and every host is down. Loops of any host become those of `hostId`, unless null. */
+    standDown(input: { readonly hostId: string | null }): Promise<void>;
   };
   readonly things: {
     /** Ids that an id, a prefix, a suffix or a unique name may mean; at most `limit`. An attempt's id, whole, means its run. */

@@ -95,6 +95,10 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
     },
     startDaemon: async (mode) => (await import("./start.ts")).startDaemon(world, mode),
     beDaemon: async (mode) => (await import("./daemon.ts")).beDaemon(world, mode, worktrees),
+    files: {
+      copy: async (request) => (await import("./files.ts")).copy(world, request),
+      restore: async (request) => (await import("./files.ts")).restore(world, request),
+    },
     inspect: async (fix) => (await import("./inspect.ts")).inspect(world, fix),
     wait: (ms) => new Promise((done) => setTimeout(done, ms)),
     agents: agentTools(env, () => world.settings()),

@@ -80,5 +80,6 @@ export const emptyStore: Store = {
     toTidy: async () => [],
   },
   events: { list: async () => ({ items: [], cursor: null }) },
+  restores: { endLive: noChange, standDown: noChange },
   things: { resolve: async () => [] },
 };

@@ -284,7 +284,9 @@ async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
       return answer(
         run.cancelRequestedAt === null
           ? `It was cancelled (${run.reason ?? "no reason"}).`
-          : `It was cancelled by ${run.cancelBy ?? "somebody"}: ${run.cancelReason ?? run.reason ?? "no reason"}.`,
+          : run.cancelBy === "restore"
+            ? "It was cancelled by the restore of a backup: it had not ended when the backup was made."
+            : `It was cancelled by ${run.cancelBy ?? "somebody"}: ${run.cancelReason ?? run.reason ?? "no reason"}.`,
       );
     case "skipped":
       return answer(`It was skipped: ${run.reason ?? "no reason"}.`);
@@ -400,6 +402,7 @@ const SLOT_REASONS: { readonly [reason: string]: string } = {
   store: "the store could not be reached",
   clock_step: "the clock was set forward past it",
   late: "it was noticed too late",
+  restored: "it was due between a backup and the restore of it",
   limit: "more instants were missed than --catch-up-limit allows",
   paused: "the loop was paused",
   archived: "the loop was archived",

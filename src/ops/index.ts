@@ -277,6 +277,18 @@ export const operations: readonly Entry[] = [
     hidden: true,
   },
   {
+    name: "backup",
+    where: "local",
+    summary: "Copy the store, daemon or not; the copy is read from end to end before it counts",
+    load: () => import("./back-up.ts"),
+  },
+  {
+    name: "restore",
+    where: "local",
+    summary: "Put a backup in the place of the store; starts nothing, and keeps what was there",
+    load: () => import("./restore-backup.ts"),
+  },
+  {
     name: "config.path",
     where: "local",
     summary: "Print where configuration, state, logs and the socket are",

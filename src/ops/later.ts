@@ -39,8 +39,6 @@ const later: { readonly [command: string]: string } = {
   "daemon.uninstall": "service installation",
   "daemon.status": "service installation",
   "daemon.logs": "service installation",
-  backup: "backups",
-  restore: "backups",
   export: "export",
   gc: "retention by hand",
   "config.schema": "declarative files",

@@ -184,6 +184,51 @@ export interface Finding {
   readonly hint: string | null;
 }
 
+/** What a copy of the store holds. */
+export interface CopyContents {
+  readonly schema: number;
+  readonly bytes: number;
+  readonly loops: number;
+  readonly runs: number;
+  readonly attempts: number;
+  readonly events: number;
+  readonly lastEventAt: Instant | null;
+}
+
+/** The store of this host as a file: copied, and put back. Errors of all: AppError invalid `not_available` on PostgreSQL. */
+export interface StoreFiles {
+  /**
+   * Copies the store as it is now, daemon or not. Without a target into `backups/`, where the newest `keep` of a reason stay.
+   * Errors: AppError conflict `target_exists`, unreachable `disk_full`, `no_store`, invalid `bad_target`.
+   */
+  copy(request: {
+    readonly target: string | null;
+    readonly reason: string;
+    readonly keep: number;
+  }): Promise<{ readonly file: string; readonly contents: CopyContents; readonly removed: readonly string[] }>;
+  /**
+   * Puts a copy in the place of the store, which moves aside. `dryRun` does all but that.
+   * Errors: AppError conflict `daemon_up`, `attempts_at_work`, `busy`, `not_confirmed`, and those of the copy.
+   */
+  restore(request: {
+    readonly file: string;
+    readonly dryRun: boolean;
+    /** Asked before a store that is there is replaced. */
+    readonly confirm: (question: string) => Promise<boolean>;
+    /** Pauses every loop of the copy. */
+    readonly paused: boolean;
+  }): Promise<{
+    readonly contents: CopyContents;
+    /** Runs that had not ended in the copy, how many of them were at work, and loops with instants that have passed since. */
+    readonly cancelled: number;
+    readonly atWork: number;
+    readonly missed: number;
+    readonly pausedLoops: number;
+    /** Where the store went that was there. */
+    readonly replaced: string | null;
+  }>;
+}
+
 export type DaemonAnswer = { readonly health: Health } | { readonly absent: "down" | "unresponsive" };
 
 /** What the process of a command reaches beside the store: its host's daemon, and what it was started with. */
@@ -200,6 +245,7 @@ export interface Reach {
   startDaemon(mode: Health["mode"]): Promise<{ readonly health: Health; readonly started: boolean }>;
   /** Is the daemon, until it ends. */
   beDaemon(mode: Health["mode"]): Promise<void>;
+  readonly files: StoreFiles;
   /** Probes for `doctor` that need more than the store. */
   inspect(fix: boolean): Promise<readonly Finding[]>;
   wait(ms: number): Promise<void>;

@@ -179,6 +179,7 @@ async function localContext(world: World, operation: AnyOperation, saysYes: bool
     call: (name, given) => world.call(name, given),
     startDaemon: (mode) => world.startDaemon(mode),
     beDaemon: (mode) => world.beDaemon(mode),
+    files: world.files,
     inspect: (fix) => world.inspect(fix),
     wait: (ms) => world.wait(ms),
     agents: world.agents,

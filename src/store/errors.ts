@@ -31,7 +31,7 @@ export const storeReadOnly = (place: string, cause?: unknown): AppError =>
 
 export const storeCorrupt = (place: string, why: string, cause?: unknown): AppError =>
   new AppError("unreachable", "store_corrupt", `the store at ${place} is damaged: ${why}`, {
-    hint: "Keep the file as it is, and put a copy in its place (the backups folder beside it holds those made before upgrades).",
+    hint: "`drover restore FILE` puts a copy in its place and keeps this one; the folder backups/ beside it holds those that were made.",
     path: place,
     cause,
   });

@@ -216,7 +216,7 @@ const wakeOf = (
 export const planDueLoops = operation(
   "loops.planDue",
   function* (
-    input: { cause: LateCause; limits: Limits },
+    input: { cause: LateCause; limits: Limits; forbidPast?: string },
     ctx,
   ): Steps<{ loops: number; runs: number; wakeAt: number | null; more: boolean; now: number }> {
     const { cause, limits } = input;
@@ -236,7 +236,8 @@ export const planDueLoops = operation(
       const load = loads.get(loop.id);
       ensure(load, "every due loop has its load");
       const log = journal("loop", loop.id, loop.eventNumber, now);
-      const applied = yield* apply(loop, load, decide(viewOf(loop, load), now, cause, limits), now, limits, ctx, log);
+      const plan = decide(viewOf(loop, load), now, cause, limits, input.forbidPast);
+      const applied = yield* apply(loop, load, plan, now, limits, ctx, log);
       runs += applied.runs.length;
       writes.push(
         ...applied.writes,

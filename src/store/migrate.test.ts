@@ -23,7 +23,7 @@ import { openPostgresStore } from "./postgres.ts";
 import { openDirectStore, openReadStore } from "./sqlite.ts";
 import { sql, type Sql } from "./sql.ts";
 import { openSqlite } from "./sqlite-adapters.ts";
-import { backupFolder } from "./sqlite-connection.ts";
+import { backupFolder } from "./copies.ts";
 
 type Texts = Readonly<Record<string, string>>;
 const clock = storeClock();
@@ -248,8 +248,9 @@ describe.each(Object.entries(places))("on %s", (_, makePlace) => {
     await handle.close();
     if (place.words[0] !== "sqlite") return;
     const folder = backupFolder(place.words[1] ?? "");
-    expect(readdirSync(folder)).toEqual(["drover-schema-1.db"]);
-    const connection = openSqlite(join(folder, "drover-schema-1.db"), { readOnly: true });
+    const copies = readdirSync(folder);
+    expect(copies).toEqual([expect.stringMatching(/^before-1-to-2-\d{8}T\d{6}Z\.db$/)]);
+    const connection = openSqlite(join(folder, copies[0] ?? ""), { readOnly: true });
     expect(connection.pragma("user_version")).toBe(1);
     connection.close();
   });
@@ -376,8 +377,9 @@ test("B-071 a store is copied before it is changed: whole, the owner's alone, on
   await first.store.notes.add({ id: "in the log", body: "x" });
   const second = await openDirectStore({ file, table, migrations, clock });
   await second.store.notes.add({ id: "later", body: "x" });
-  const copy = join(backupFolder(file), "drover-schema-1.db");
-  expect(readdirSync(backupFolder(file))).toEqual(["drover-schema-1.db"]);
+  const copies = readdirSync(backupFolder(file));
+  expect(copies).toEqual([expect.stringMatching(/^before-1-to-2-\d{8}T\d{6}Z\.db$/)]);
+  const copy = join(backupFolder(file), copies[0] ?? "");
   expect(statSync(copy).mode & 0o777).toBe(0o600);
   const connection = openSqlite(copy, { readOnly: true });
   expect(connection.query("select id from notes", [], 0).rows).toEqual([{ id: "in the log" }]);

@@ -84,7 +84,7 @@ export function missingFrom(
     const kept = applied.get(number);
     if (kept === undefined && number < newest)
       throw new AppError("conflict", "missing_migration", `the store at ${place} lacks migration ${number} (${name})`, {
-        hint: "Put a copy in its place (the backups folder beside it holds those made before upgrades).",
+        hint: "Put a copy in its place with `drover restore FILE`; the folder backups/ beside it holds those that were made.",
         path: place,
       });
     if (kept !== undefined && kept !== checksum)

@@ -49,6 +49,7 @@ import type { StoreOf } from "./operation.ts";
 import { listSlots } from "./slots.ts";
 import { wakeSteps } from "./steps.ts";
 import { collectPrompts, getPrompt, putPrompt } from "./prompts.ts";
+import { endLive, standDown } from "./restores.ts";
 import { resolve } from "./things.ts";
 import {
   beginWorktree,
@@ -125,6 +126,7 @@ export const operations = {
     toTidy: worktreesToTidy,
   },
   events: { list: listEvents },
+  restores: { endLive, standDown },
   things: { resolve },
 };
 

@@ -1,18 +1,8 @@
 /** Opening a SQLite store: whose file it is, how it is kept safe, and that its schema is ours. */
-import {
-  accessSync,
-  closeSync,
-  constants,
-  existsSync,
-  mkdirSync,
-  openSync,
-  linkSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { accessSync, closeSync, constants, existsSync, mkdirSync, openSync, statSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { AppError } from "../core/errors.ts";
+import { copyBefore } from "./copies.ts";
 import {
   isSqliteBusy,
   newerSchema,
@@ -57,6 +47,9 @@ const MARKER_TEXT =
   "A drover store was made beside this file. If the store is gone or empty, drover refuses to begin a new one in its\n" +
   "place. To begin anew on purpose, remove this file.\n";
 
+/** Leaves the marker of a store that is there. */
+export const writeMarker = (file: string): void => writeFileSync(markerOf(file), MARKER_TEXT, { mode: 0o600 });
+
 function systemError(error: unknown, file: string): AppError {
   const { code } = error as { readonly code?: unknown };
   if (code === "EROFS" || code === "EACCES" || code === "EPERM") return storeReadOnly(file, error);
@@ -79,29 +72,6 @@ function checkWritable(file: string): void {
     accessSync(file, constants.W_OK);
   } catch (error) {
     throw systemError(error, file);
-  }
-}
-
-/** The copies that are made before a store is changed to a newer schema. */
-export const backupFolder = (file: string): string => join(dirname(file), "backups");
-
-/**
- * Copies a store as it is now, once for each schema it had. A plain copy of the file would lack what is in the log.
- * Nobody changes the schema before a copy has its name, and a name is given once: so it is one of before the change,
- * however many open the store at once.
- */
-function backUp(connection: Sqlite, file: string, version: number): void {
-  const copy = join(backupFolder(file), `${basename(file, ".db")}-schema-${version}.db`);
-  if (existsSync(copy)) return;
-  const fresh = `${copy}.${process.pid}`;
-  createFile(fresh);
-  try {
-    connection.query("vacuum into ?", [fresh], 0);
-    linkSync(fresh, copy);
-  } catch (error) {
-    if ((error as { readonly code?: unknown }).code !== "EEXIST") throw error;
-  } finally {
-    rmSync(fresh, { force: true });
   }
 }
 
@@ -157,9 +127,12 @@ function setPragmas(connection: Sqlite, { file, access }: ConnectionOptions): vo
   if (process.platform === "darwin") setPragma(connection, "fullfsync", 1, file);
 }
 
-function runMigrations(connection: Sqlite, { migrations, file, now }: ConnectionOptions): readonly number[] {
+function runMigrations(connection: Sqlite, { migrations, file, now, library }: ConnectionOptions): readonly number[] {
   connection.exec("begin immediate");
   try {
+    const version = Number(connection.pragma("user_version"));
+    // From a second connection, which sees the store as it is before this transaction.
+    if (version > 0 && version < migrations.length) copyBefore(file, version, migrations.length, now(), library);
     const applied = runSync(migrate(migrations, "sqlite", file), runnerAt(connection, now()));
     connection.exec("commit");
     return applied;
@@ -211,7 +184,6 @@ function prepare(connection: Sqlite, options: ConnectionOptions, wasMade: boolea
     missingFrom(ledger, migrations, file);
     return { connection, applied: [], version };
   }
-  if (!isNew) patiently(busyMs, () => backUp(connection, file, version));
   const applied = patiently(busyMs, () => runMigrations(connection, options));
   return { connection, applied, version: migrations.length };
 }
@@ -241,7 +213,7 @@ export function openConnection(options: ConnectionOptions): Opened {
   try {
     connection = openSqlite(file, { readOnly: access === "read" }, library);
     const opened = prepare(connection, options, wasMade, unclean);
-    if (access === "write" && !wasMade) writeFileSync(markerOf(file), MARKER_TEXT, { mode: 0o600 });
+    if (access === "write" && !wasMade) writeMarker(file);
     return opened;
   } catch (error) {
     connection?.close();

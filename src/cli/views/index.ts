@@ -8,6 +8,7 @@ const loops = () => import("./loops.ts");
 const runs = () => import("./runs.ts");
 const daemon = () => import("./daemon.ts");
 const accounts = () => import("./accounts.ts");
+const data = () => import("./data.ts");
 
 export const views: { readonly [operation: string]: () => Promise<View> } = {
   up: async () => (await daemon()).up,
@@ -54,6 +55,8 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "worktree.prune": async () => (await accounts()).pruned,
   "import.crontab": async () => (await import("./imports.ts")).imported,
   "limit.ls": async () => (await daemon()).limits,
+  backup: async () => (await data()).backedUp,
+  restore: async () => (await data()).restored,
   "config.path": async () => (await daemon()).places,
   "config.show": async () => (await daemon()).settings,
   "config.check": async () => (await daemon()).problems,

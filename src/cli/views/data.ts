@@ -1,0 +1,73 @@
+/** Backups and what is made of them, for people. */
+import { describeSize } from "../../core/size.ts";
+import type { Screen } from "../screen.ts";
+import { inertLine } from "../text.ts";
+import { facts, plural, time } from "./words.ts";
+
+interface Contents {
+  readonly schema: number;
+  readonly bytes: number;
+  readonly loops: number;
+  readonly runs: number;
+  readonly attempts: number;
+  readonly lastEventAt: string | null;
+}
+
+const holds = ({ loops, runs, attempts, bytes }: Contents): string =>
+  `${plural(loops, "loop")}, ${plural(runs, "run")}, ${plural(attempts, "attempt")}; ${describeSize(bytes)}`;
+
+const upTo = ({ lastEventAt }: Contents): string =>
+  lastEventAt === null ? "nothing yet" : `up to ${time(lastEventAt)}`;
+
+export function backedUp(
+  answer: { readonly file: string; readonly contents: Contents; readonly removed: readonly string[] },
+  screen: Screen,
+): string {
+  return facts(
+    [
+      ["backup", inertLine(answer.file)],
+      ["holds", `${holds(answer.contents)}, ${upTo(answer.contents)}`],
+      ["checked", "read from end to end"],
+      ["without", "whole logs, worktrees, logins, values of secrets, config.yaml"],
+      ["removed", answer.removed.length === 0 ? null : `${plural(answer.removed.length, "older one")}`],
+    ],
+    screen,
+  );
+}
+
+interface Restored {
+  readonly file: string;
+  readonly contents: Contents;
+  readonly cancelled: number;
+  readonly atWork: number;
+  readonly missed: number;
+  readonly pausedLoops: number;
+  readonly replaced: string | null;
+  readonly dryRun: boolean;
+}
+
+export function restored(answer: Restored, screen: Screen): string {
+  const { cancelled, atWork, missed, pausedLoops, replaced, dryRun } = answer;
+  const would = (done: string, planned: string) => (dryRun ? planned : done);
+  const lines = facts(
+    [
+      [would("restored", "would restore"), inertLine(answer.file)],
+      ["holds", `${holds(answer.contents)}, ${upTo(answer.contents)}`],
+      [
+        "cancelled",
+        cancelled === 0
+          ? "nothing was under way in it"
+          : `${plural(cancelled, "run")} that had not ended in it${atWork === 0 ? "" : `, ${atWork} of them at work`}`,
+      ],
+      ["missed", missed === 0 ? "nothing was due since" : `what was due since, of ${plural(missed, "loop")}`],
+      ["paused", pausedLoops === 0 ? null : plural(pausedLoops, "loop")],
+      ["kept", replaced === null ? null : `what was there: ${inertLine(replaced)}`],
+    ],
+    screen,
+  );
+  const after =
+    cancelled === 0
+      ? "`drover up` starts the daemon; loops go on with their next instant.\n"
+      : "`drover up` starts the daemon; loops go on with their next instant. `drover runs --status cancelled` shows what was cancelled, `drover retry RUN` starts it again.\n";
+  return `${lines}${dryRun ? "Nothing was changed.\n" : after}`;
+}
