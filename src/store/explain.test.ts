@@ -1,5 +1,10 @@
-/** No statement of the daemon scans a table that grows: each is explained by SQLite with no statistics, as on a fresh store. */
+/**
+ * No statement of the daemon, and none that people wait for, scans a table that grows: each is explained by SQLite with no
+ * statistics, as on a fresh store, and by PostgreSQL for values that it does not know.
+ */
 import { describe, expect, test } from "vitest";
+import pg from "pg";
+import { makeDatabase } from "../../test/postgres.ts";
 import { commandOf, outcomeOf, runDraft } from "../../test/drafts.ts";
 import { defaultLimits as limits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
@@ -8,7 +13,7 @@ import { mintId } from "./driver.ts";
 import { migrate, migrationsOf, ownMigrations } from "./migrate.ts";
 import { byName, type OperationTable } from "./operation.ts";
 import { operations } from "./operations.ts";
-import { render } from "./sql.ts";
+import { render, sql, type Sql } from "./sql.ts";
 import { openSqlite } from "./sqlite-adapters.ts";
 import { runnerAt, runSync } from "./sqlite-run.ts";
 
@@ -41,6 +46,8 @@ const BOUNDED = [
   "worktrees_there",
   "worktrees_untidied",
 ];
+/** Indexes of all that ever was. Who walks one takes rows in its order up to a limit of its own, and leaves none out on the way. */
+const HISTORY = ["runs_recent", "runs_of_loop", "runs_ended", "runs_ended_of_loop", "runs_suffix", "runs_done_by_hand"];
 
 const target = commandOf(["true"]);
 const outcome = outcomeOf({ kind: "failed", class: "exit", exitStatus: 1, startedAt: 1 });
@@ -50,6 +57,7 @@ function explained() {
   const connection = openSqlite(":memory:", {});
   runSync(migrate(migrationsOf(ownMigrations(), "sqlite"), "sqlite", "memory"), runnerAt(connection, 1));
   const texts = new Map<string, string>();
+  const asked = new Map<string, Sql>();
   const table = byName(operations as unknown as OperationTable);
   let now = 1_000_000;
   function call<Answer>(name: string, input: unknown): Answer {
@@ -58,37 +66,101 @@ function explained() {
     const run = runnerAt(connection, now);
     const steps = operation.steps(input as never, { id: (kind) => mintId(kind, now) });
     return runSync(steps, (query) => {
-      texts.set(render(query, "sqlite").text, name);
+      const { text } = render(query, "sqlite");
+      texts.set(text, name);
+      asked.set(text, query);
       return run(query);
     }) as Answer;
   }
-  return { call, texts, connection, advance: (ms: number) => (now += ms) };
+  return { call, texts, asked, connection, advance: (ms: number) => (now += ms) };
 }
 
-function scansOf(connection: ReturnType<typeof openSqlite>, text: string): string[] {
-  if (!/^\s*(select|with|insert|update|delete)/i.test(text)) return [];
-  // The newest event: the first step of a walk backwards along the key.
-  if (text.endsWith("order by id desc limit 1")) return [];
+function planOf(connection: ReturnType<typeof openSqlite>, text: string): string[] {
   const count = text.split("?").length - 1;
   const { rows } = connection.query(
     `explain query plan ${text}`,
     Array.from({ length: count }, () => null),
     0,
   );
-  return (rows as { detail: string }[])
-    .map((row) => row.detail)
+  return (rows as { detail: string }[]).map((row) => row.detail);
+}
+
+function scansOf(connection: ReturnType<typeof openSqlite>, text: string): string[] {
+  if (!/^\s*(select|with|insert|update|delete)/i.test(text)) return [];
+  // The newest event: the first step of a walk backwards along the key.
+  if (text.endsWith("order by id desc limit 1")) return [];
+  return planOf(connection, text)
     .filter((detail) => detail.startsWith("SCAN "))
     .filter((detail) => !SMALL.some((name) => detail.startsWith(`SCAN ${name}`)))
     .filter(
       (detail) =>
-        !/^SCAN (\(|CONSTANT|c\b|h\b|r USING INDEX sqlite_autoindex_resources|SUBQUERY|below|before)/.test(detail),
+        !/^SCAN (\(|CONSTANT|c\b|h\b|r USING INDEX sqlite_autoindex_resources|SUBQUERY|below|before|begins\b|ends\b)/.test(
+          detail,
+        ),
     )
     .filter((detail) => !BOUNDED.some((index) => new RegExp(`USING (COVERING )?INDEX ${index}\\b`).test(detail)));
 }
 
+/** Walks of the history that only its end would end. */
+function walksOf(connection: ReturnType<typeof openSqlite>, text: string): string[] {
+  if (!/^\s*(select|with|insert|update|delete)/i.test(text)) return [];
+  const plan = planOf(connection, text);
+  const walks = plan.filter((detail) => HISTORY.some((index) => new RegExp(`INDEX ${index}\\b`).test(detail)));
+  const limits = text.split(/\blimit \?/).length - 1;
+  const sorted = plan.some((detail) => detail.includes("TEMP B-TREE FOR ORDER BY")) ? 1 : 0;
+  return walks.length > 0 && limits < walks.length + sorted ? walks : [];
+}
+
+/** What people look at, by the operations that it asks. */
+const LOOKS =
+  /^(?:runs\.(?:list|counts|get)|loops\.(?:list|get|nextFire)|slots\.list|events\.list|things\.resolve|accounts\.list|worktrees\.list|admission\.usage)/;
+
+interface PlanNode {
+  readonly "Node Type": string;
+  readonly "Relation Name"?: string;
+  readonly "Index Name"?: string;
+  readonly Plans?: readonly PlanNode[];
+}
+
+/**
+ * Faults of a plan on PostgreSQL. Everything that could stand in for an index is switched off: what is still there had none.
+ * A sort reads all that is below it, whatever limit stands above.
+ */
+function faultsOf(node: PlanNode, limited = false): string[] {
+  const { "Node Type": type, "Relation Name": relation = "", "Index Name": index = "" } = node;
+  const own: string[] = [];
+  if (type === "Seq Scan" && !SMALL.includes(relation)) own.push(`Seq Scan on ${relation}`);
+  if (HISTORY.includes(index) && !limited) own.push(`${index} to its end`);
+  const below = type === "Limit" || (type !== "Sort" && limited);
+  return [...own, ...(node.Plans ?? []).flatMap((one) => faultsOf(one, below))];
+}
+
+async function onPostgres(cluster: string, queries: readonly Sql[]): Promise<string[]> {
+  const client = new pg.Client({ connectionString: await makeDatabase(cluster) });
+  await client.connect();
+  try {
+    for (const { text } of migrationsOf(ownMigrations(), "postgres")) await client.query(text);
+    for (const way of ["seqscan", "sort", "bitmapscan", "hashjoin", "mergejoin", "material"])
+      await client.query(`set enable_${way} = off`);
+    await client.query("set plan_cache_mode = force_generic_plan");
+    const faults: string[] = [];
+    for (const [index, query] of queries.entries()) {
+      const { text, values } = render(query, "postgres");
+      await client.query(`prepare look${index} as ${text}`);
+      const nulls = values.length === 0 ? "" : `(${values.map(() => "null").join(", ")})`;
+      const { rows } = await client.query(`explain (format json) execute look${index}${nulls}`);
+      const [{ Plan: plan }] = (rows[0] as { "QUERY PLAN": [{ Plan: PlanNode }] })["QUERY PLAN"];
+      faults.push(...faultsOf(plan).map((fault) => `${fault}: ${text.replace(/\s+/g, " ")}`));
+    }
+    return faults;
+  } finally {
+    await client.end();
+  }
+}
+
 describe("statements of the daemon", () => {
-  test("none scans runs, steps, attempts, events, slots or loops", () => {
-    const { call, texts, connection, advance } = explained();
+  test("none scans runs, steps, attempts, events, slots or loops", async () => {
+    const { call, texts, asked, connection, advance } = explained();
     const draft = runDraft(target, {
       policy: runPolicy.parse({ attempts: 2, backoffMs: 0, labels: ["a"] }),
       idempotencyKey: "k",
@@ -128,6 +200,18 @@ describe("statements of the daemon", () => {
       });
       call("loops.rename", { loopId: loop.id, name: `${overlap}2` });
       call("loops.get", { loopId: loop.id });
+      const gone = call<{ id: string }>("loops.add", {
+        draft: {
+          name: "gone",
+          schedule: { kind: "interval", everyMs: 60_000, anchorAt: 0 },
+          target,
+          policy: loopPolicy.parse({}),
+          hostPin: hostId,
+          managedBy: null,
+        },
+        limits,
+      });
+      call("loops.remove", { loopId: gone.id });
       call("slots.list", { loopId: loop.id, limit: 10, cursor: null });
       call("runs.list", { loopId: loop.id, status: null, label: null, since: null, limit: 10, cursor: null });
     }
@@ -231,12 +315,49 @@ describe("statements of the daemon", () => {
       scansOf(connection, text).map((scan) => `${name}: ${scan}\n    ${text.replace(/\s+/g, " ")}`),
     );
     expect(scans).toEqual([]);
+    const walks = [...texts].flatMap(([text, name]) =>
+      walksOf(connection, text).map((walk) => `${name}: ${walk}\n    ${text.replace(/\s+/g, " ")}`),
+    );
+    expect(walks).toEqual([]);
     expect(texts.size).toBeGreaterThan(90);
+    const cluster = process.env["DROVER_TEST_POSTGRES"];
+    if (cluster === undefined) return; // DROVER_TEST_STORES=sqlite
+    const looks = [...asked].filter(([text]) => LOOKS.test(texts.get(text) ?? ""));
+    expect(looks.length).toBeGreaterThan(20);
+    expect(
+      await onPostgres(
+        cluster,
+        looks.map(([, query]) => query),
+      ),
+    ).toEqual([]);
+  });
+
+  test.skipIf(process.env["DROVER_TEST_POSTGRES"] === undefined)("a scan is seen on PostgreSQL", async () => {
+    const faults = await onPostgres(process.env["DROVER_TEST_POSTGRES"] ?? "", [
+      sql`select id from runs where exit_status = ${1}`,
+      sql`select id from runs where loop_id = ${"l"} order by queued_at desc, id desc`,
+      sql`select id from runs where loop_id = ${"l"} order by slot_at limit ${1}`,
+      sql`select id from runs where loop_id = ${"l"} order by queued_at desc, id desc limit ${1}`,
+    ]);
+    expect(faults.map((fault) => fault.split(":")[0])).toEqual([
+      "Seq Scan on runs",
+      "runs_of_loop to its end",
+      "runs_of_loop to its end",
+    ]);
   });
 
   test("a scan is seen", () => {
     const { connection } = explained();
     expect(scansOf(connection, "select * from runs where reason = ?")).toHaveLength(1);
     expect(scansOf(connection, "select * from attempts where status = 'running'")).toHaveLength(1);
+  });
+
+  test("a walk through all that ever was is seen", () => {
+    const { connection } = explained();
+    expect(
+      walksOf(connection, "select id from runs where loop_id = ? and finished_at is null order by id"),
+    ).toHaveLength(1);
+    expect(walksOf(connection, "select id from runs where loop_id = ? order by slot_at limit ?")).toHaveLength(1);
+    expect(walksOf(connection, "select id from runs where loop_id = ? order by queued_at limit ?")).toEqual([]);
   });
 });

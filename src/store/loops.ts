@@ -52,9 +52,14 @@ const viewOf = (loop: LoopRow, load: Load): PlanView => ({
   waitingTurn: load.waitingTurn,
 });
 
+/** The runs of a loop that have not ended, oldest first: by the two indexes of what lives, never through all that it ever ran. */
+const liveOf = (loopId: string): Sql =>
+  sql`select id, status from runs where loop_id = ${loopId} and finished_at is null and waits_turn = 0
+      union all select id, status from runs where loop_id = ${loopId} and finished_at is null and waits_turn = 1 order by id`;
+
 /** Ends what a new slot supersedes: at once what only waits, by its host what is at work. Answers how many are still at work. */
 function* supersede(loop: LoopRow, limits: Limits): Steps<{ atWork: number; writes: Sql[] }> {
-  const rows = yield* all<Row>(sql`select id from runs where loop_id = ${loop.id} and finished_at is null order by id`);
+  const rows = yield* all<Row>(liveOf(loop.id));
   let atWork = 0;
   const writes: Sql[] = [];
   for (const row of rows) {
@@ -592,9 +597,7 @@ export const unarchiveLoop = operation(
 
 export const removeLoop = operation("loops.remove", function* (input: { loopId: string }): Steps<void> {
   const { now, loop } = yield* lockLoop(input.loopId);
-  const live = yield* one<Row>(
-    sql`select id, status from runs where loop_id = ${loop.id} and finished_at is null and waits_turn in (0, 1) order by id limit 1`,
-  );
+  const live = yield* one<Row>(sql`${liveOf(loop.id)} limit 1`);
   if (live !== undefined)
     throw conflict(
       "loop_busy",

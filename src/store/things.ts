@@ -42,8 +42,9 @@ export const resolve = read(
     if (!/^[0-9a-z_]+$/.test(word)) return [];
     const end = suffixKey(word);
     const rows = yield* all<Row>(
-      sql`select id from runs where id >= ${word} and id < ${after(word)}
-          union select id from runs where suffix_key >= ${end} and suffix_key < ${after(end)} order by id limit ${limit}`,
+      sql`select id from (select id from runs where id >= ${word} and id < ${after(word)} order by id limit ${limit}) as begins
+          union select id from (select id from runs where suffix_key >= ${end} and suffix_key < ${after(end)} order by suffix_key limit ${limit}) as ends
+          order by id limit ${limit}`,
     );
     return rows.map((row) => ({ id: row["id"] as string, name: null }));
   },
