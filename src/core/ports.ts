@@ -322,6 +322,62 @@ export interface LoopChange {
   readonly policy?: LoopPolicy;
 }
 
+/** What files declare, as changes of what was seen. Instants, names and ids are those of the records that it was decided from. */
+export interface DeclaredChanges {
+  /** Every loop that was looked at, as it was then: also those that stay as they are. */
+  readonly seen: readonly { readonly loopId: string; readonly name: string; readonly revision: number }[];
+  readonly loops: {
+    /** `paused`: why it is not to start anything yet; null: it is active. */
+    readonly add: readonly { readonly draft: LoopDraft; readonly paused: string | null }[];
+    readonly change: readonly {
+      readonly loopId: string;
+      readonly change: LoopChange;
+      readonly managedBy: string | null;
+    }[];
+    /** They stay as they are, and another file declares them. */
+    readonly adopt: readonly { readonly loopId: string; readonly managedBy: string | null }[];
+    readonly archive: readonly { readonly loopId: string }[];
+  };
+  readonly accounts: {
+    readonly add: readonly { readonly draft: AccountDraft; readonly managedBy: string | null }[];
+    readonly change: readonly {
+      readonly before: DeclaredAccount;
+      readonly draft: AccountDraft;
+      /** Its cap is declared as a limit of its own. */
+      readonly keepsCap: boolean;
+      readonly managedBy: string | null;
+    }[];
+    readonly remove: readonly DeclaredAccount[];
+  };
+  readonly limits: {
+    /** `before` null: there was none. */
+    readonly set: readonly {
+      readonly resource: string;
+      readonly limit: number;
+      readonly before: number | null;
+      readonly managedBy: string | null;
+    }[];
+    readonly remove: readonly { readonly resource: string; readonly before: number }[];
+  };
+}
+
+/** What of an account files declare. */
+export type DeclaredAccount = Pick<AccountRecord, "provider" | "name" | "home" | "env" | "secrets">;
+
+/** A loop that a file declares. */
+export interface OwnedLoop {
+  readonly loopId: string;
+  readonly name: string;
+  readonly managedBy: string;
+  readonly revision: number;
+}
+
+/** Accounts and limits with the files that declare them; null: made by hand. Caps of hosts are none of them. */
+export interface DeclaredRest {
+  readonly accounts: readonly { readonly account: AccountRecord; readonly managedBy: string | null }[];
+  readonly limits: readonly { readonly resource: string; readonly limit: number; readonly managedBy: string | null }[];
+}
+
 /** One page. `cursor` is opaque and comes from the page before. */
 export interface PageRequest {
   readonly limit: number;
@@ -405,7 +461,13 @@ export interface Store {
       readonly limits: Limits;
     }): Promise<readonly { readonly id: string; readonly name: string }[]>;
     /** Instants that were due before the edit are recorded under the old schedule; none of them starts because of it. */
-    edit(input: { readonly loopId: string; readonly change: LoopChange; readonly limits: Limits }): Promise<LoopRecord>;
+    /** With `revision`: AppError conflict `changed_meanwhile` when it has another one by now. */
+    edit(input: {
+      readonly loopId: string;
+      readonly change: LoopChange;
+      readonly revision?: number;
+      readonly limits: Limits;
+    }): Promise<LoopRecord>;
     rename(input: { readonly loopId: string; readonly name: string }): Promise<LoopRecord>;
     pause(input: {
       readonly loopId: string;
@@ -443,6 +505,21 @@ export interface Store {
     nextFire(
       input: Record<string, never>,
     ): Promise<{ readonly loopId: string; readonly name: string; readonly at: Instant } | null>;
+  };
+  readonly declared: {
+    /** The loops of these names that are not archived. */
+    loops(input: { readonly names: readonly string[] }): Promise<readonly LoopRecord[]>;
+    /** Loops that are not archived and whose file is from `from` on and before `to`, in the order of bytes. */
+    owned(input: { readonly from: string; readonly to: string }): Promise<readonly OwnedLoop[]>;
+    rest(input: Record<string, never>): Promise<DeclaredRest>;
+    /**
+     * Makes it all so, or nothing. An edit starts nothing that was due before. AppError conflict `changed_meanwhile` when
+     * something is not as it was seen, `account_in_use`; invalid `already_expired`.
+     */
+    apply(input: {
+      readonly changes: DeclaredChanges;
+      readonly limits: Limits;
+    }): Promise<{ readonly made: readonly { readonly name: string; readonly loopId: string }[] }>;
   };
   readonly slots: {
     /** Newest first. */

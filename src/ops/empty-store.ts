@@ -26,6 +26,12 @@ export const emptyStore: Store = {
     runNow: noChange,
     nextFire: async () => null,
   },
+  declared: {
+    loops: async () => [],
+    owned: async () => [],
+    rest: async () => ({ accounts: [], limits: [] }),
+    apply: noChange,
+  },
   slots: { list: none },
   runs: {
     add: noChange,

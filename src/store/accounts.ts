@@ -48,7 +48,8 @@ function* lockAccount(accountId: string): Steps<{ now: number; account: AccountR
   return { now, account: toAccount(rows[0]) };
 }
 
-export const addAccount = operation("accounts.add", function* (input: AccountDraft): Steps<AccountRecord> {
+/** A new account as statements. @param managedBy the file that it is declared in. Errors: AppError conflict `name_taken`. */
+export function* newAccount(input: AccountDraft, managedBy: string | null): Steps<Sql[]> {
   const id = `${input.provider}:${input.name}`;
   const [clock, rows, numbers] = yield* many<[{ now: number }, Row, { n: number }]>(
     readInstant,
@@ -62,21 +63,44 @@ export const addAccount = operation("accounts.add", function* (input: AccountDra
     });
   const log = journal("account", id, Number(numbers[0]?.n ?? 0), now);
   log.add("account.added", { home: input.home });
-  yield* runAll(
-    sql`insert into accounts (id, provider, name, home, enabled, status, env, secrets, created_at)
-        values (${id}, ${input.provider}, ${input.name}, ${input.home}, 1, 'unknown', ${JSON.stringify(input.env)}, ${JSON.stringify(input.secrets)}, ${now})`,
+  return [
+    sql`insert into accounts (id, provider, name, home, enabled, status, env, secrets, managed_by, created_at)
+        values (${id}, ${input.provider}, ${input.name}, ${input.home}, 1, 'unknown', ${JSON.stringify(input.env)}, ${JSON.stringify(input.secrets)}, ${managedBy}, ${now})`,
     ...(input.cap === null
       ? []
       : [
-          sql`insert into resources (key, limit_value, created_at) values (${`account:${id}`}, ${input.cap}, ${now})
-              on conflict (key) do update set limit_value = excluded.limit_value`,
+          sql`insert into resources (key, limit_value, managed_by, created_at) values (${`account:${id}`}, ${input.cap}, ${managedBy}, ${now})
+              on conflict (key) do update set limit_value = excluded.limit_value, managed_by = excluded.managed_by`,
         ]),
     ...log.writes(),
-  );
-  const made = yield* one<Row>(sql`select * from accounts where id = ${id}`);
+  ];
+}
+
+export const addAccount = operation("accounts.add", function* (input: AccountDraft): Steps<AccountRecord> {
+  yield* runAll(...(yield* newAccount(input, null)));
+  const made = yield* one<Row>(sql`select * from accounts where id = ${`${input.provider}:${input.name}`}`);
   ensure(made, "an account that was just made is there");
   return toAccount(made);
 });
+
+/** Another folder, other variables or another cap for an account, as statements. Errors: AppError not_found `no_such_account`. */
+export function* changedAccount(input: AccountDraft, managedBy: string | null, keepsCap: boolean): Steps<Sql[]> {
+  const { now, account } = yield* lockAccount(`${input.provider}:${input.name}`);
+  const log = journal("account", account.id, account.eventNumber, now);
+  log.add("account.edited", { home: input.home });
+  const cap = `account:${account.id}`;
+  const capped =
+    input.cap === null
+      ? sql`delete from resources where key = ${cap}`
+      : sql`insert into resources (key, limit_value, managed_by, created_at) values (${cap}, ${input.cap}, ${managedBy}, ${now})
+          on conflict (key) do update set limit_value = excluded.limit_value, managed_by = excluded.managed_by`;
+  return [
+    sql`update accounts set home = ${input.home}, env = ${JSON.stringify(input.env)}, secrets = ${JSON.stringify(input.secrets)}, managed_by = ${managedBy}
+        where id = ${account.id}`,
+    ...(keepsCap ? [] : [capped]),
+    ...log.writes(),
+  ];
+}
 
 const providerHoldsQuery = sql`select * from holds where subject_kind = 'provider' and ${active} order by subject_id, source`;
 
@@ -238,9 +262,10 @@ export const releaseAccount = operation("accounts.release", function* (input: { 
   return { account: { ...account, status: "unknown", limitEnds: 0 }, woken };
 });
 
-export const removeAccount = operation("accounts.remove", function* (input: { accountId: string }): Steps<void> {
+/** The removal of an account. Errors: AppError not_found `no_such_account`, conflict `account_in_use`. */
+export function* removedAccount(accountId: string): Steps<Sql[]> {
   yield* all(advisoryLock(1)); // no grant under it meanwhile: the lock of the admission pass
-  const { now, account } = yield* lockAccount(input.accountId);
+  const { now, account } = yield* lockAccount(accountId);
   const [runs, loops] = yield* many<[Row, Row]>(
     sql`select id from runs where account_wish = ${account.id} and finished_at is null order by id limit 1`,
     sql`select name, target from loops where archived_at is null order by name`,
@@ -257,12 +282,16 @@ export const removeAccount = operation("accounts.remove", function* (input: { ac
     });
   const log = journal("account", account.id, account.eventNumber, now);
   log.add("account.removed");
-  yield* finish(
+  return [
     ...log.writes(),
     sql`delete from holds where subject_kind = 'account' and subject_id = ${account.id}`,
     sql`delete from resources where key = ${`account:${account.id}`}`,
     sql`delete from accounts where id = ${account.id}`,
-  );
+  ];
+}
+
+export const removeAccount = operation("accounts.remove", function* (input: { accountId: string }): Steps<void> {
+  yield* finish(...(yield* removedAccount(input.accountId)));
 });
 
 /** The limits of an account that are on, and until when. Read under its lock. */

@@ -215,6 +215,36 @@ describe("statements of the daemon", () => {
       call("slots.list", { loopId: loop.id, limit: 10, cursor: null });
       call("runs.list", { loopId: loop.id, status: null, label: null, since: null, limit: 10, cursor: null });
     }
+    const [declared] = call<{ id: string; name: string; revision: number }[]>("declared.loops", { names: ["skip2"] });
+    const seen = { loopId: declared?.id, name: "skip2", revision: declared?.revision };
+    const policy = loopPolicy.parse({ priority: 1 });
+    const added = {
+      name: "added",
+      schedule: { kind: "dynamic", firstAt: 0 },
+      target,
+      policy,
+      hostPin: null,
+      managedBy: "/f",
+    };
+    call("declared.apply", {
+      changes: {
+        seen: [seen],
+        loops: {
+          add: [{ draft: added, paused: null }],
+          change: [{ loopId: seen.loopId, change: { policy }, managedBy: "/f" }],
+          adopt: [{ loopId: seen.loopId, managedBy: "/f" }],
+          archive: [],
+        },
+        accounts: { add: [], change: [], remove: [] },
+        limits: {
+          set: [{ resource: "folder:/a", limit: 1, before: null, managedBy: "/f" }],
+          remove: [],
+        },
+      },
+      limits,
+    });
+    call("declared.owned", { from: "/", to: "0" });
+    call("declared.rest", {});
     const { run } = call<{ run: { id: string } }>("runs.add", draft);
     call("runs.add", draft);
     const pass = call<{ mine: { attempt: { id: string; token: number } }[] }>("admission.pass", { hostId, limits });

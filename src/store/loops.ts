@@ -8,7 +8,19 @@ import type { LoopRecord } from "../core/records.ts";
 import { nextInstant, type Schedule } from "../core/schedule.ts";
 import { promptOf } from "../core/target.ts";
 import { journal, type Journal } from "./journal.ts";
-import { all, finish, many, one, operation, read, readInstant, runAll, type Context, type Steps } from "./operation.ts";
+import {
+  all,
+  finish,
+  instant,
+  many,
+  one,
+  operation,
+  read,
+  readInstant,
+  runAll,
+  type Context,
+  type Steps,
+} from "./operation.ts";
 import { pageOf, readCursor } from "./page.ts";
 import { toLoop, type LoopRow, type Row } from "./rows.ts";
 import { cancelOn, deskFor, digestOf, letIn, newRun, nextWake, parentOf, toTurn } from "./runs.ts";
@@ -16,14 +28,14 @@ import { forUpdate, jsonList, skipLocked, sql, type Sql } from "./sql.ts";
 
 // --- planning --------------------------------------------------------------------------------------------------------
 
-interface Load {
+export interface Load {
   readonly active: number;
   readonly waitingTurn: number;
   readonly lastSlot: Row | undefined;
 }
 
 /** How many runs of each loop may be at work, how many wait for their turn, and the newest slot. */
-function* loadsOf(loopIds: readonly string[]): Steps<Map<string, Load>> {
+export function* loadsOf(loopIds: readonly string[]): Steps<Map<string, Load>> {
   const [released, waiting, ...last] = yield* many<Row[]>(
     sql`select loop_id, count(*) as n from runs where finished_at is null and waits_turn = 0 and loop_id in (${jsonList(loopIds)}) group by loop_id`,
     sql`select loop_id, count(*) as n from runs where finished_at is null and waits_turn = 1 and loop_id in (${jsonList(loopIds)}) group by loop_id`,
@@ -286,6 +298,14 @@ function* freeName(name: string, besides: string | null): Steps<void> {
     );
 }
 
+/** What a change was made from is not what is there any more. */
+export const changedMeanwhile = (name: string): AppError =>
+  conflict(
+    "changed_meanwhile",
+    `the loop ${name} was changed meanwhile`,
+    "Nothing was done: look at it and try again.",
+  );
+
 const notArchived = (loop: LoopRow): void => {
   if (loop.archivedAt !== null)
     throw conflict(
@@ -309,41 +329,39 @@ const anchored = (schedule: Schedule, now: number, limits: Limits): Schedule =>
       ? { ...schedule, firstAt: Math.max(schedule.firstAt, now) || now + limits.dynamicGapMs }
       : schedule;
 
-/** A new loop as statements. @param paused the reason, where it arrives paused; undefined: it is active */
-function newLoop(
+/**
+ * A new loop as statements; that its name is free is for the caller to see. @param paused why it is not to start anything yet;
+ * null: it is active. Errors: AppError invalid `already_expired`.
+ */
+export function newLoop(
   draft: LoopDraft,
+  ctx: Context,
   now: number,
   limits: Limits,
-  ctx: Context,
-  paused?: string,
-): { readonly id: string; readonly writes: Sql[] } {
+  paused: string | null = null,
+): { readonly id: string; readonly writes: readonly Sql[] } {
   const schedule = anchored(draft.schedule, now, limits);
   const { expiresAt } = draft.policy;
   if (expiresAt !== null && expiresAt <= now)
-    throw new AppError("invalid", "already_expired", "the loop would expire before it begins", {
+    throw new AppError("invalid", "already_expired", `the loop ${draft.name} would expire before it begins`, {
       path: "--expires-at",
       hint: "Give an instant in the future.",
     });
   // A once loop in the past is due at once; every other schedule begins after this instant.
   const plannedUntil = schedule.kind === "once" ? Math.min(now, schedule.at - 1) : now;
   const nextAt = nextInstant(schedule, plannedUntil);
-  const status = paused === undefined ? "active" : "paused";
   const id = ctx.id("loop");
   const log = journal("loop", id, 0, now);
   log.add("loop.added", { name: draft.name });
-  if (paused !== undefined) log.add("loop.paused", { reason: paused });
-  return {
-    id,
-    writes: [
-      sql`insert into loops (id, name, managed_by, schedule, zone, target, policy, host_pin, definition_digest, revision, status, next_at, wake_at,
-          planned_until, anchored_at, expires_at, prompt_digest, paused_reason, paused_at, created_at, updated_at)
-        values (${id}, ${draft.name}, ${draft.managedBy}, ${JSON.stringify(schedule)}, ${schedule.kind === "cron" ? schedule.zone : null},
-          ${JSON.stringify(draft.target)}, ${JSON.stringify(draft.policy)}, ${draft.hostPin}, ${digestOf([schedule, draft.target, draft.policy])}, 1, ${status},
-          ${nextAt}, ${wakeOf(status, null, nextAt, expiresAt)}, ${plannedUntil}, ${now}, ${expiresAt}, ${promptOf(draft.target)},
-          ${paused ?? null}, ${paused === undefined ? null : now}, ${now}, ${now})`,
-      ...log.writes(),
-    ],
-  };
+  const status = paused === null ? "active" : "paused";
+  if (paused !== null) log.add("loop.paused", { reason: paused });
+  const insert = sql`insert into loops (id, name, managed_by, schedule, zone, target, policy, host_pin, definition_digest, revision, status, next_at, wake_at,
+        planned_until, anchored_at, expires_at, prompt_digest, paused_reason, paused_at, created_at, updated_at)
+      values (${id}, ${draft.name}, ${draft.managedBy}, ${JSON.stringify(schedule)}, ${schedule.kind === "cron" ? schedule.zone : null},
+        ${JSON.stringify(draft.target)}, ${JSON.stringify(draft.policy)}, ${draft.hostPin}, ${digestOf([schedule, draft.target, draft.policy])}, 1, ${status},
+        ${nextAt}, ${wakeOf(status, null, nextAt, expiresAt)}, ${plannedUntil}, ${now}, ${expiresAt}, ${promptOf(draft.target)}, ${paused},
+        ${paused === null ? null : now}, ${now}, ${now})`;
+  return { id, writes: [insert, ...log.writes()] };
 }
 
 export const addLoop = operation(
@@ -351,12 +369,9 @@ export const addLoop = operation(
   function* (input: { draft: LoopDraft; limits: Limits }, ctx): Steps<LoopRecord> {
     const { draft, limits } = input;
     yield* freeName(draft.name, null);
-    const [clock] = yield* many<[{ now: number }]>(readInstant);
-    const now = clock[0]?.now;
-    ensure(now !== undefined, "the store has a clock");
-    const made = newLoop(draft, now, limits, ctx);
-    yield* runAll(...made.writes);
-    return yield* loopById(made.id);
+    const { id, writes } = newLoop(draft, ctx, yield* instant(), limits);
+    yield* runAll(...writes);
+    return yield* loopById(id);
   },
 );
 
@@ -382,65 +397,81 @@ export const addPausedLoops = operation(
         `a loop named ${taken[0]["name"]} exists already`,
         "Somebody has made it just now: ask again.",
       );
-    const made = drafts.map((draft) => ({ name: draft.name, ...newLoop(draft, now, limits, ctx, reason) }));
+    const made = drafts.map((draft) => ({ name: draft.name, ...newLoop(draft, ctx, now, limits, reason) }));
     for (let from = 0; from < made.length; from += LOOPS_TOGETHER)
       yield* runAll(...made.slice(from, from + LOOPS_TOGETHER).flatMap(({ writes }) => writes));
     return made.map(({ id, name }) => ({ id, name }));
   },
 );
 
+/**
+ * A loop's edit as statements. What was due before it is recorded under what the loop was, and starts nothing.
+ * Errors: AppError invalid `already_expired`.
+ */
+export function* changedLoop(
+  loop: LoopRow,
+  load: Load,
+  change: LoopChange,
+  ctx: Context,
+  now: number,
+  limits: Limits,
+): Steps<Sql[]> {
+  const log = journal("loop", loop.id, loop.eventNumber, now);
+  // What a paused loop let pass is recorded under the schedule that it passed under.
+  const before = yield* apply(
+    loop,
+    load,
+    decide(viewOf(loop, load), now, "late", limits, "edited"),
+    now,
+    limits,
+    ctx,
+    log,
+  );
+  const schedule = change.schedule === undefined ? loop.schedule : anchored(change.schedule, now, limits);
+  const target = change.target ?? loop.target;
+  const policy = change.policy ?? loop.policy;
+  const { expiresAt } = policy;
+  if (change.policy !== undefined && expiresAt !== null && expiresAt !== loop.policy.expiresAt && expiresAt <= now)
+    throw new AppError("invalid", "already_expired", `the loop ${loop.name} would expire at once`, {
+      path: "--expires-at",
+      hint: "Give an instant in the future, or archive the loop.",
+    });
+  // What lies before this instant is past, whatever the new schedule says of it.
+  const plannedUntil = Math.max(before.plannedUntil, change.schedule === undefined ? before.plannedUntil : now);
+  const within = (at: number | null) => (at !== null && expiresAt !== null && at >= expiresAt ? null : at);
+  const nextAt = within(
+    change.schedule === undefined
+      ? (before.nextAt ?? (schedule.kind === "dynamic" ? null : nextInstant(schedule, plannedUntil)))
+      : nextInstant(schedule, plannedUntil),
+  );
+  const revived =
+    (before.status === "finished" || before.status === "expired") &&
+    nextAt !== null &&
+    (change.schedule !== undefined || expiresAt !== loop.policy.expiresAt);
+  const done =
+    before.status === "active" && nextAt === null && schedule.kind === "once" && change.schedule !== undefined;
+  const status = revived ? "active" : done ? "finished" : before.status;
+  log.add("loop.edited", { revision: loop.revision + 1, changed: Object.keys(change) });
+  return [
+    ...before.writes,
+    sql`update loops set schedule = ${JSON.stringify(schedule)}, zone = ${schedule.kind === "cron" ? schedule.zone : null}, target = ${JSON.stringify(target)}, prompt_digest = ${promptOf(target)},
+          policy = ${JSON.stringify(policy)}, definition_digest = ${digestOf([schedule, target, policy])}, revision = ${loop.revision + 1}, status = ${status},
+          next_at = ${status === "finished" ? null : nextAt}, wake_at = ${wakeOf(status, null, nextAt, expiresAt)}, planned_until = ${plannedUntil},
+          anchored_at = ${change.schedule === undefined ? loop.anchoredAt : now}, expires_at = ${expiresAt}, updated_at = ${now} where id = ${loop.id}`,
+    ...log.writes(),
+  ];
+}
+
 export const editLoop = operation(
   "loops.edit",
-  function* (input: { loopId: string; change: LoopChange; limits: Limits }, ctx): Steps<LoopRecord> {
+  function* (input: { loopId: string; change: LoopChange; revision?: number; limits: Limits }, ctx): Steps<LoopRecord> {
     const { change, limits } = input;
     const { now, loop } = yield* lockLoop(input.loopId);
     notArchived(loop);
-    const log = journal("loop", loop.id, loop.eventNumber, now);
+    if (input.revision !== undefined && input.revision !== loop.revision) throw changedMeanwhile(loop.name);
     const load = (yield* loadsOf([loop.id])).get(loop.id);
     ensure(load, "the loop has its load");
-    // What a paused loop let pass is recorded under the schedule that it passed under.
-    const before = yield* apply(
-      loop,
-      load,
-      decide(viewOf(loop, load), now, "late", limits, "edited"),
-      now,
-      limits,
-      ctx,
-      log,
-    );
-    const schedule = change.schedule === undefined ? loop.schedule : anchored(change.schedule, now, limits);
-    const target = change.target ?? loop.target;
-    const policy = change.policy ?? loop.policy;
-    const { expiresAt } = policy;
-    if (change.policy !== undefined && expiresAt !== null && expiresAt !== loop.policy.expiresAt && expiresAt <= now)
-      throw new AppError("invalid", "already_expired", "the loop would expire at once", {
-        path: "--expires-at",
-        hint: "Give an instant in the future, or archive the loop.",
-      });
-    // What lies before this instant is past, whatever the new schedule says of it.
-    const plannedUntil = Math.max(before.plannedUntil, change.schedule === undefined ? before.plannedUntil : now);
-    const within = (at: number | null) => (at !== null && expiresAt !== null && at >= expiresAt ? null : at);
-    const nextAt = within(
-      change.schedule === undefined
-        ? (before.nextAt ?? (schedule.kind === "dynamic" ? null : nextInstant(schedule, plannedUntil)))
-        : nextInstant(schedule, plannedUntil),
-    );
-    const revived =
-      (before.status === "finished" || before.status === "expired") &&
-      nextAt !== null &&
-      (change.schedule !== undefined || expiresAt !== loop.policy.expiresAt);
-    const done =
-      before.status === "active" && nextAt === null && schedule.kind === "once" && change.schedule !== undefined;
-    const status = revived ? "active" : done ? "finished" : before.status;
-    log.add("loop.edited", { revision: loop.revision + 1, changed: Object.keys(change) });
-    yield* runAll(
-      ...before.writes,
-      sql`update loops set schedule = ${JSON.stringify(schedule)}, zone = ${schedule.kind === "cron" ? schedule.zone : null}, target = ${JSON.stringify(target)}, prompt_digest = ${promptOf(target)},
-            policy = ${JSON.stringify(policy)}, definition_digest = ${digestOf([schedule, target, policy])}, revision = ${loop.revision + 1}, status = ${status},
-            next_at = ${status === "finished" ? null : nextAt}, wake_at = ${wakeOf(status, null, nextAt, expiresAt)}, planned_until = ${plannedUntil},
-            anchored_at = ${change.schedule === undefined ? loop.anchoredAt : now}, expires_at = ${expiresAt}, updated_at = ${now} where id = ${loop.id}`,
-      ...log.writes(),
-    );
+    yield* runAll(...(yield* changedLoop(loop, load, change, ctx, now, limits)));
     return yield* loopById(loop.id);
   },
 );
@@ -562,17 +593,22 @@ export const resumeLoop = operation(
   },
 );
 
+/** A loop's being put away as statements. */
+export function archived(loop: LoopRow, now: number): readonly Sql[] {
+  const log = journal("loop", loop.id, loop.eventNumber, now);
+  log.add("loop.archived");
+  return [
+    sql`update loops set archived_at = ${now}, wake_at = null, updated_at = ${now} where id = ${loop.id}`,
+    ...log.writes(),
+  ];
+}
+
 export const archiveLoop = operation(
   "loops.archive",
   function* (input: { loopId: string; limits: Limits }): Steps<LoopRecord> {
     const { now, loop } = yield* lockLoop(input.loopId);
     if (loop.archivedAt !== null) return loop;
-    const log = journal("loop", loop.id, loop.eventNumber, now);
-    log.add("loop.archived");
-    yield* runAll(
-      sql`update loops set archived_at = ${now}, wake_at = null, updated_at = ${now} where id = ${loop.id}`,
-      ...log.writes(),
-    );
+    yield* runAll(...archived(loop, now));
     return yield* loopById(loop.id);
   },
 );

@@ -26,6 +26,7 @@ import {
   startAttempt,
   takeOver,
 } from "./attempts.ts";
+import { applyDeclared, declaredLoops, declaredRest, ownedLoops } from "./declared.ts";
 import { listEvents } from "./events.ts";
 import { joinHost, leaveHost, listHosts, renewHost, reportHost } from "./hosts.ts";
 import {
@@ -78,6 +79,7 @@ export const operations = {
     runNow: runLoopNow,
     nextFire,
   },
+  declared: { loops: declaredLoops, owned: ownedLoops, rest: declaredRest, apply: applyDeclared },
   slots: { list: listSlots },
   runs: {
     add: addRun,
