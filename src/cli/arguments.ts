@@ -153,7 +153,7 @@ export function parseArguments(
 }
 
 /** Whether the word after a flag is its value. A flag that was forgotten to be given one would else swallow the next flag. */
-function isValueOf(field: Field<unknown>, next: string, known: ReadonlyMap<string, Known>): boolean {
+export function isValueOf(field: Field<unknown>, next: string, known: ReadonlyMap<string, Known>): boolean {
   if (field.free) return true;
   if (next === "--" || known.has(next.split("=", 1)[0] ?? "")) return false;
   return field.bare === null || !next.startsWith("-");

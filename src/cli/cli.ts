@@ -76,9 +76,9 @@ async function dispatch(
   { isBroken, asksJson }: { readonly isBroken: () => boolean; asksJson(asked: boolean): void },
 ): Promise<number> {
   if (argv[0] === "__complete") {
-    const { complete } = await import("./complete.ts");
-    const found = await complete(argv.slice(1), world);
-    await put(process.stdout, found.map((one) => `${one}\n`).join(""));
+    const { completeFor } = await import("./complete.ts");
+    const lines = await completeFor(argv.slice(1), world);
+    await put(process.stdout, lines.map((line) => `${line}\n`).join(""));
     return 0;
   }
   const { entry, rest } = await findCommand(argv);

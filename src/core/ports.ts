@@ -750,5 +750,26 @@ export interface Store {
       readonly ref: string;
       readonly limit: number;
     }): Promise<readonly { readonly id: string; readonly name: string | null }[]>;
+    /**
+     * What may stand where a name or an id is being typed: loops by name, runs newest first. `paused` is what does not start
+     * runs. At most `among` rows are looked at, and `limit` answered.
+     */
+    offer(input: {
+      readonly kind: "loop" | "run";
+      readonly prefix: string;
+      readonly which: "any" | "active" | "paused" | "archived" | "live" | "ended";
+      readonly among: number;
+      readonly limit: number;
+    }): Promise<readonly OfferedThing[]>;
   };
+}
+
+/** A loop or a run as it is offered to somebody who is typing. */
+export interface OfferedThing {
+  readonly id: string;
+  /** A loop's name; of a run its loop's, or what it runs. */
+  readonly name: string;
+  readonly status: string;
+  /** When the run ended, or else was queued; null for a loop. */
+  readonly at: Instant | null;
 }

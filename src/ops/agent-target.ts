@@ -33,6 +33,7 @@ export const agentFields = {
   agentCommand: text("the program of a custom agent; its arguments go after --", {
     placeholder: "FILE",
     declared: "command",
+    completes: "file",
   }),
   account: text("the account to work under: NAME or PROVIDER:NAME", {
     placeholder: "ACCOUNT",

@@ -10,7 +10,7 @@ export const operation = defineOperation({
   where: "write",
   summary: "Cancel a run and all it started; returns when nothing is left of it",
   input: {
-    run: required(text("the run", { placeholder: "RUN", completes: "run" })),
+    run: required(text("the run", { placeholder: "RUN", completes: "run:live" })),
     reason: withDefault(text("why, shown by `show` and `why`", { free: true }), "cancelled by a person"),
   },
   output: object({ answer: oneOf(["requested", "cancelled", "already_ended"]), run: runTreeShape }),

@@ -87,5 +87,5 @@ export const emptyStore: Store = {
   },
   events: { list: async () => ({ items: [], cursor: null }) },
   restores: { endLive: noChange, standDown: noChange },
-  things: { resolve: async () => [] },
+  things: { resolve: async () => [], offer: async () => [] },
 };

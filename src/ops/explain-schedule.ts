@@ -11,7 +11,7 @@ export const operation = defineOperation({
   summary: "Say a schedule in words, and what changes of the clock do to it",
   input: {
     expression: required(text("a cron expression or a duration", { placeholder: "EXPR" })),
-    tz: text("the IANA zone of the expression", { placeholder: "ZONE", fallback: "this host's" }),
+    tz: text("the IANA zone of the expression", { placeholder: "ZONE", fallback: "this host's", completes: "zone" }),
   },
   output: object({ schedule: anything, text: string, sentences: listOf(string) }),
   cli: { positionals: ["expression"], examples: ['schedule explain "30 2 * * *" --tz Europe/Rome'] },

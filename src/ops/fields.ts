@@ -37,7 +37,10 @@ export interface Field<T> {
   /** Of a part that does not exist yet: it is parsed, and refused as `not_available`. */
   readonly later: boolean;
   readonly choices: readonly string[] | null;
-  /** Names of what completes the value: `loop`, `run`, `file`, `folder`. */
+  /**
+   * What completes the value: `loop`, `run`, `thing` (either), `account`, `step`, `attempt`, `resource`, `zone`, `file`,
+   * `folder`. Of loops and runs only those in a state: `loop:active`, `loop:paused`, `loop:archived`, `run:live`, `run:ended`.
+   */
   readonly completes: string | null;
   /** Its key in `drover.yaml`, where that is not the flag in camelCase. */
   readonly declared: string | null;

@@ -2,7 +2,10 @@
 import { badInput, required, text } from "./fields.ts";
 
 export const resourceField = required(
-  text("the resource: account:PROVIDER:NAME, provider:NAME, or folder:PATH", { placeholder: "RESOURCE" }),
+  text("the resource: account:PROVIDER:NAME, provider:NAME, or folder:PATH", {
+    placeholder: "RESOURCE",
+    completes: "resource",
+  }),
 );
 
 /** Errors: AppError invalid `bad_input`, where it is none. */

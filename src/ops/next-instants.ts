@@ -11,7 +11,7 @@ export const operation = defineOperation({
   summary: "Print the next instants of a cron expression or a duration",
   input: {
     expression: required(text("a cron expression or a duration", { placeholder: "EXPR" })),
-    tz: text("the IANA zone of the expression", { placeholder: "ZONE", fallback: "this host's" }),
+    tz: text("the IANA zone of the expression", { placeholder: "ZONE", fallback: "this host's", completes: "zone" }),
     from: text("the first instant comes after this time", { placeholder: "T", fallback: "now" }),
     count: withDefault(integer("how many", { min: 1, max: 1_000, short: "n" }), SHOWN_INSTANTS),
   },

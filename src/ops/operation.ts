@@ -369,6 +369,9 @@ export interface AnyOperation {
   readonly follow: ((context: never, input: never, signal: AbortSignal) => AsyncIterable<unknown>) | null;
 }
 
+/** What is looked for, and may not be there. */
+const NAMED = /^(loop|run|thing|account|step|attempt|file)\b/;
+
 /**
  * Every kind of error that an operation can end with: what any input and any bug bring, what its place brings (the store is
  * away or locked, the daemon is not there, a run asks without its token), what a name brings, and what it says itself.
@@ -378,7 +381,6 @@ export function raisedBy({ where, input, raises, unconfigured }: AnyOperation): 
   if (where !== "local" || !unconfigured) kinds.add("unreachable");
   if (where !== "local") kinds.add("conflict");
   if (where === "write" || where === "act") kinds.add("unauthorised");
-  if (Object.values(input).some(({ completes }) => completes !== null && completes !== "folder"))
-    kinds.add("not_found");
+  if (Object.values(input).some(({ completes }) => completes !== null && NAMED.test(completes))) kinds.add("not_found");
   return [...kinds];
 }

@@ -8,7 +8,7 @@ export const operation = defineOperation({
   where: "write",
   summary: "Stop a loop from starting runs; those at work go on",
   input: {
-    loop: required(text("the loop", { placeholder: "LOOP", completes: "loop" })),
+    loop: required(text("the loop", { placeholder: "LOOP", completes: "loop:active" })),
     reason: text("why, shown by `show` and `why`", { free: true }),
   },
   output: loopAnswerShape,

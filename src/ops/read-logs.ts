@@ -15,8 +15,8 @@ const LOOK_MS = 200;
 
 const input = {
   run: required(text("the run", { placeholder: "RUN", completes: "run" })),
-  step: withDefault(text("the step", { placeholder: "STEP" }), "main"),
-  attempt: integer("the attempt's number", { min: 1, max: 1_000_000, fallback: "the newest" }),
+  step: withDefault(text("the step", { placeholder: "STEP", completes: "step" }), "main"),
+  attempt: integer("the attempt's number", { min: 1, max: 1_000_000, fallback: "the newest", completes: "attempt" }),
   follow: flag("follow until the run ends", { short: "f" }),
   stderr: flag("the error output instead of the output"),
   raw: flag("keep control sequences; secrets are replaced all the same"),

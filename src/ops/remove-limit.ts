@@ -6,6 +6,7 @@ import { boolean, object, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "limit.rm",
   where: "write",
+  raises: ["not_found"],
   summary: "Take a limit away",
   input: { resource: resourceField },
   output: object({ resource: string, removed: boolean }),

@@ -8,7 +8,7 @@ export const operation = defineOperation({
   where: "write",
   summary: "Let a paused, expired or finished loop start runs again",
   input: {
-    loop: required(text("the loop", { placeholder: "LOOP", completes: "loop" })),
+    loop: required(text("the loop", { placeholder: "LOOP", completes: "loop:paused" })),
   },
   output: loopAnswerShape,
   cli: { positionals: ["loop"], examples: ["loop resume fetch"] },

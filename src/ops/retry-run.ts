@@ -11,8 +11,8 @@ export const operation = defineOperation({
   start: true,
   summary: "Run the same work again as a new run that points at the old one",
   input: {
-    run: required(text("the run", { placeholder: "RUN", completes: "run" })),
-    from: text("the step to begin with", { placeholder: "STEP" }),
+    run: required(text("the run", { placeholder: "RUN", completes: "run:ended" })),
+    from: text("the step to begin with", { placeholder: "STEP", completes: "step" }),
     fresh: flag("reuse nothing of the old run"),
     wait: flag("wait for the end; the exit status is the run's"),
     detach: flag("return at once (what it does anyway)", { short: "d" }),

@@ -8,7 +8,7 @@ export const operation = defineOperation({
   where: "write",
   summary: "Bring an archived loop back as it was",
   input: {
-    loop: required(text("the loop", { placeholder: "LOOP", completes: "loop" })),
+    loop: required(text("the loop", { placeholder: "LOOP", completes: "loop:archived" })),
   },
   output: loopAnswerShape,
   cli: { positionals: ["loop"], examples: ["loop unarchive fetch"] },

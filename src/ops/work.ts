@@ -129,7 +129,11 @@ export const loopPolicyFields = {
 export const scheduleFields = {
   every: text("a fixed period", { placeholder: "D" }),
   cron: text("a cron expression of 5 fields, or 6 with seconds first", { placeholder: "EXPR" }),
-  tz: text("the IANA zone of the expression or of a local time", { placeholder: "ZONE", fallback: "this host's" }),
+  tz: text("the IANA zone of the expression or of a local time", {
+    placeholder: "ZONE",
+    fallback: "this host's",
+    completes: "zone",
+  }),
   at: text("one instant: ISO-8601, a local date and time, or +30m", { placeholder: "TIME" }),
   dynamic: flag("each run says when the next one is: nextAt or nextAfterMs in its output"),
 } as const;

@@ -276,6 +276,11 @@ describe("statements of the daemon", () => {
       ["events.list", { after: null, limit: 5, runId: run.id }],
       ["events.list", { after: "now", limit: 5, runId: null }],
       ["things.resolve", { kind: "run", ref: "abc", limit: 5 }],
+      ...(["loop", "run"] as const).flatMap((kind) =>
+        ["any", "active", "archived", "live", "ended"].flatMap((which) =>
+          ["", "x"].map((prefix) => ["things.offer", { kind, prefix, which, among: 20, limit: 5 }] as const),
+        ),
+      ),
       ["admission.usage", {}],
     ] as const)
       call(name, input);

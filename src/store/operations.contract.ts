@@ -485,4 +485,38 @@ forEachStore("attempts under tokens", (open) => {
     expect(await find("run", run.id.slice(0, 20))).toEqual([run.id]);
     expect(await find("run", "nothing")).toEqual([]);
   });
+
+  test("what is being typed is offered: loops by name, runs newest first, sorted out by what they are", async () => {
+    const stage = await openStage(open);
+    for (const name of ["nightly b", "nightly:a", "nightlyé", "other"]) await addLoop(stage, every(60_000), {}, name);
+    const [paused, archived] = [
+      await addLoop(stage, every(60_000), {}, "nightly-paused"),
+      await addLoop(stage, every(60_000), {}, "nightly-archived"),
+    ];
+    await stage.store.loops.pause({ loopId: paused.id, reason: null, limits });
+    await stage.store.loops.archive({ loopId: archived.id, limits });
+    const offered = async (input: Partial<Parameters<typeof stage.store.things.offer>[0]>) =>
+      stage.store.things.offer({ kind: "loop", prefix: "", which: "any", among: 20, limit: 10, ...input });
+    const names = async (input: Parameters<typeof offered>[0]) => (await offered(input)).map((thing) => thing.name);
+    expect(await names({ prefix: "nightly" })).toEqual(["nightly b", "nightly-paused", "nightly:a", "nightlyé"]);
+    expect(await names({ prefix: "nightly", which: "paused" })).toEqual(["nightly-paused"]);
+    expect(await names({ prefix: "nightly", which: "active" })).toEqual(["nightly b", "nightly:a", "nightlyé"]);
+    expect(await names({ which: "archived" })).toEqual(["nightly-archived"]);
+    expect(await names({ prefix: "night", limit: 1 })).toEqual(["nightly b"]);
+    // Looked at are the first two names only.
+    expect(await names({ which: "paused", among: 1 })).toEqual([]);
+    expect(await names({ prefix: "x" })).toEqual([]);
+
+    const { run: older } = await stage.store.runs.add(draft(stage));
+    stage.setNow(stage.now() + 1);
+    const { run: newer } = await stage.store.runs.add(draft(stage));
+    const ids = async (input: Parameters<typeof offered>[0]) =>
+      (await offered({ kind: "run", ...input })).map((thing) => thing.id);
+    expect(await ids({})).toEqual([newer.id, older.id]);
+    expect(await ids({ prefix: older.id })).toEqual([older.id]);
+    await stage.store.runs.cancel({ runId: newer.id, by: "person", reason: "", limits });
+    expect(await ids({ which: "live" })).toEqual([older.id]);
+    expect(await ids({ which: "ended" })).toEqual([newer.id]);
+    expect(await offered({ kind: "run", which: "ended" })).toMatchObject([{ name: "true", status: "cancelled" }]);
+  });
 });

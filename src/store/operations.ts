@@ -51,7 +51,7 @@ import { listSlots } from "./slots.ts";
 import { wakeSteps } from "./steps.ts";
 import { collectPrompts, getPrompt, putPrompt } from "./prompts.ts";
 import { endLive, standDown } from "./restores.ts";
-import { resolve } from "./things.ts";
+import { offer, resolve } from "./things.ts";
 import {
   beginWorktree,
   getWorktree,
@@ -129,7 +129,7 @@ export const operations = {
   },
   events: { list: listEvents },
   restores: { endLive, standDown },
-  things: { resolve },
+  things: { resolve, offer },
 };
 
 /** The operations keep what the port promises; does not compile where they do not. */

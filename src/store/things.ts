@@ -1,4 +1,5 @@
-/** What a word typed by a person may mean. */
+/** What a word typed by a person may mean, and what may stand where one is being typed. */
+import type { OfferedThing } from "../core/ports.ts";
 import { all, read, type Steps } from "./operation.ts";
 import type { Row } from "./rows.ts";
 import { suffixKey } from "./runs.ts";
@@ -49,3 +50,67 @@ export const resolve = read(
     return rows.map((row) => ({ id: row["id"] as string, name: null }));
   },
 );
+
+/** Later than any instant: where a walk along an index begins. */
+const NEVER = Number.MAX_SAFE_INTEGER;
+
+/** The smallest text that is larger than all names that begin with this one: nothing sorts above the last code point. */
+const afterName = (prefix: string): string => `${prefix}\u{10ffff}`;
+
+/**
+ * Things whose name or id begins with a text, for a person who is typing it: loops by name, runs newest first. Only
+ * `among` rows are looked at, along an index, before `which` sorts out: what lies behind them is not offered.
+ */
+export const offer = read(
+  "things.offer",
+  function* (input: {
+    kind: "loop" | "run";
+    prefix: string;
+    which: "any" | "active" | "paused" | "archived" | "live" | "ended";
+    among: number;
+    limit: number;
+  }): Steps<OfferedThing[]> {
+    const { kind, prefix, which, among, limit } = input;
+    if (kind === "loop") {
+      const archived = which === "archived" ? sql`is not null` : sql`is null`;
+      const rows = yield* all<Row>(
+        sql`select id, name, status, schedule from loops where name >= ${prefix} and name < ${afterName(prefix)} and archived_at ${archived} order by name, id limit ${among}`,
+      );
+      const wanted = (status: unknown): boolean =>
+        which === "paused" ? status !== "active" : which === "active" ? status === "active" : true;
+      return rows
+        .filter((row) => wanted(row["status"]))
+        .slice(0, limit)
+        .map((row) => ({
+          id: row["id"] as string,
+          name: row["name"] as string,
+          status: row["status"] as string,
+          at: null,
+        }));
+    }
+    const columns = sql`id, loop_name, target, status, queued_at, finished_at`;
+    const begun = prefix === "" ? sql`` : sql`and id >= ${prefix} and id < ${after(prefix)}`;
+    const rows = yield* all<Row>(
+      which === "live"
+        ? sql`select ${columns} from runs where finished_at is null ${begun} order by queued_at desc, id desc limit ${among}`
+        : prefix === ""
+          ? sql`select ${columns} from runs where queued_at < ${NEVER} order by queued_at desc, id desc limit ${among}`
+          : sql`select ${columns} from runs where id >= ${prefix} and id < ${after(prefix)} order by id desc limit ${among}`,
+    );
+    return rows
+      .filter((row) => which !== "ended" || row["finished_at"] !== null)
+      .slice(0, limit)
+      .map((row) => ({
+        id: row["id"] as string,
+        name: (row["loop_name"] as string | null) ?? nameOf(row["target"] as string),
+        status: row["status"] as string,
+        at: ((row["finished_at"] as number | null) ?? row["queued_at"]) as number,
+      }));
+  },
+);
+
+/** What a run without a loop is called: its program or its agent. Arguments are not shown where nobody asked for them. */
+function nameOf(target: string): string {
+  const { argv, shell, provider } = JSON.parse(target) as { argv?: string[]; shell?: boolean; provider?: string };
+  return provider ?? (shell === true ? "a shell command" : (argv?.[0]?.split("/").at(-1) ?? ""));
+}

@@ -658,17 +658,6 @@ const cases: readonly Case[] = [
     name: "completion",
     success: async () => {
       expect(await answer("completion", ["completion", "bash"])).toMatchObject({ shell: "bash" });
-      const offered = async (...words: string[]) => (await home.run(["__complete", ...words])).out.trim().split("\n");
-      expect(await offered("lo")).toEqual(["logs", "loop"]);
-      expect(await offered("loop", "un")).toEqual(["unarchive"]);
-      expect(await offered("runs", "--sta")).toEqual(["--status"]);
-      expect(await offered("runs", "--status", "s")).toEqual(["skipped", "succeeded"]);
-      await loop("zebra");
-      expect(await offered("loop", "show", "ze")).toEqual(["zebra"]);
-      expect(await offered("show", good.slice(0, 20))).toContain(good);
-      expect(await offered("run", "--", "ls", "--")).toEqual([""]);
-      expect(await offered("account", "show", "cl")).toContain("claude:default");
-      expect(await offered("run", "--agent", "c")).toEqual(["claude", "codex", "custom"]);
     },
     bad: [["completion", "tcsh"], "bad_choice"],
     missing: null,
