@@ -7,7 +7,7 @@ import { COMMON_FLAGS } from "./arguments.ts";
 
 /** The groups of the first page, by what a name begins with; what fits none stands at the end. */
 const GROUPS: readonly (readonly [string, readonly string[]])[] = [
-  ["Daemon", ["up", "down", "status", "doctor"]],
+  ["Daemon", ["up", "down", "status", "doctor", "daemon"]],
   ["Runs", ["run", "runs", "show", "logs", "cancel", "retry", "why", "events"]],
   ["Loops and schedules", ["loop", "schedule", "import"]],
   ["Agents", ["agent", "account", "worktree"]],

@@ -113,6 +113,20 @@ export const defaultLimits = {
   /** How long a program of the system may take to answer an import (`crontab -l`), and how much of its answer is read. */
   inquiryMs: 20_000,
   inquiryBytes: 16_777_216,
+  /**
+   * Beyond this a daemon that was told to go down leaves, whatever is left to do: what runs is adopted by the next one. A
+   * service waits longer than that before it kills one.
+   */
+  shutdownMs: 20_000,
+  /** From the end of a daemon that is a service to its next start. */
+  serviceRestartMs: 5_000,
+  /** Longest wait for one answer of the service manager, which may be waiting for a daemon to go down. */
+  serviceCallMs: 90_000,
+  /** Size at which the daemon's log begins a new file, and how many older ones stay. */
+  daemonLogBytes: 4_194_304,
+  daemonLogFiles: 2,
+  /** Equal lines of it within this time are one line with their number. */
+  daemonLogFoldMs: 60_000,
   /** How long a stop waits for writes under way; what is not written by then is found by the next daemon. */
   stopPatienceMs: 5_000,
 } as const;

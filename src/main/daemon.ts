@@ -3,18 +3,16 @@ import { setFlagsFromString } from "node:v8";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
 import type { DaemonLog } from "../ops/daemon-log.ts";
-import type { DaemonControl, Health, StoreContext } from "../ops/operation.ts";
+import type { DaemonControl, DaemonEnd, Health, StoreContext } from "../ops/operation.ts";
 import type { Settings } from "../ops/settings.ts";
 import { forgetSocket } from "../ops/socket-record.ts";
 import { tokenKey } from "./caller.ts";
 import { describeFault, recordFault } from "./faults.ts";
 import { hostIdOf, machineId } from "./host.ts";
-import { requireState, takeLocks } from "./state.ts";
+import { LOOK_MS, requireState, takeLocks } from "./state.ts";
 
 /** How long a starting daemon waits for a lock that a command holds for its short time. */
 const LOCK_PATIENCE_MS = 5_000;
-/** Beyond this a daemon that was told to go down leaves, whatever is left to do: what runs is adopted by the next one. */
-const SHUTDOWN_MS = 20_000;
 /** Requests that are being answered when it goes down. */
 const REQUEST_PATIENCE_MS = 2_000;
 /** A daemon that ends when idle waits this long for the command that started it, and for the next one. */
@@ -34,10 +32,12 @@ export async function beDaemon(
   world: CommandWorld,
   mode: Health["mode"],
   worktrees: () => Promise<HostWorktrees>,
-): Promise<void> {
+): Promise<DaemonEnd> {
   const { places } = world;
   const { env } = process;
   const background = env["DROVER_BACKGROUND"] === "1";
+  // The service manager's daemon: it is told by its unit, see `servicePlanOf`.
+  const service = env["DROVER_SERVICE"] || null;
   // What this process was told of itself is for nobody that it starts.
   for (const name of Object.keys(env)) if (/^DROVER_(?!HOME$|STORE$|TEST_)/.test(name)) delete env[name];
   process.umask(0o077);
@@ -45,6 +45,7 @@ export async function beDaemon(
   const { AppError } = await import("../core/errors.ts");
   const settings = await world.settings();
   await requireState(places, "write");
+  if (service !== null) await takeOver(world);
   // A lock that is held by a command is waited for; a daemon that answers is not.
   const isUp = async (): Promise<boolean> => "health" in (await world.askDaemon());
   const locks = await takeLocks(world, LOCK_PATIENCE_MS, isUp);
@@ -61,7 +62,11 @@ export async function beDaemon(
   const log = openDaemonLog({
     file: places.daemonLog,
     now: Date.now,
-    ...(background
+    maxBytes: settings.limits.daemonLogBytes,
+    keep: settings.limits.daemonLogFiles,
+    foldMs: settings.limits.daemonLogFoldMs,
+    // A service manager keeps what it is told too; the log is one, and it is bounded.
+    ...(background || service !== null
       ? {}
       : {
           echo: ({ at, level, event, data }) =>
@@ -78,7 +83,8 @@ export async function beDaemon(
   });
   try {
     const holdsLock = () => locks.every((lock) => lock.isInPlace());
-    await serveUntilTold(world, mode, worktrees, settings, log, closers, holdsLock);
+    const why = await serveUntilTold(world, mode, worktrees, settings, log, closers, holdsLock, service);
+    return { why, service };
   } catch (error) {
     log.write("error", "daemon_failed", {
       fault: error instanceof AppError ? `${error.code}: ${error.message}` : describeFault(error),
@@ -89,6 +95,9 @@ export async function beDaemon(
     for (const lock of locks) lock.release();
   }
 }
+
+/** Why it ends when a person asked for that. */
+const WANTED = "down";
 
 /** How a daemon ends. */
 interface Ending {
@@ -106,7 +115,8 @@ async function serveUntilTold(
   log: DaemonLog,
   closers: (() => void | Promise<void>)[],
   holdsLock: () => boolean,
-): Promise<void> {
+  service: string | null,
+): Promise<string> {
   const { build, clock, places } = world;
   const [{ openStore, parseStoreAddress }, { operations: table }, { openEngine }, { openServer }, { hostname }] =
     await Promise.all([
@@ -164,8 +174,9 @@ async function serveUntilTold(
       hostId,
       hostName,
       startedAt,
+      service,
     }),
-    stop: (how) => tellToStop({ ...how, why: "down" }),
+    stop: (how) => tellToStop({ ...how, why: WANTED }),
   };
   let lastRequestAt = performance.now();
   let requests = 0;
@@ -233,16 +244,27 @@ async function serveUntilTold(
   const graces = how.stopRuns ? await longestGrace(handle.store, hostId) : 0;
   const leave = setTimeout(
     () => {
-      log.write("error", "shutdown_budget_spent", { budgetMs: SHUTDOWN_MS });
-      process.exit(1);
+      log.write("error", "shutdown_budget_spent", { budgetMs: settings.limits.shutdownMs });
+      // A service that was wanted down is not started again.
+      process.exit(how.why === WANTED && service !== null ? 0 : 1);
     },
-    how.drainMs + graces + SHUTDOWN_MS,
+    how.drainMs + graces + settings.limits.shutdownMs,
   );
   await engine.stop({ drainMs: how.drainMs, stopRuns: how.stopRuns });
   await server.close(REQUEST_PATIENCE_MS);
   if (holdsLock()) forgetSocket(places);
   log.write("info", "daemon_down", {});
   clearTimeout(leave);
+  return how.why;
+}
+
+/** Has a daemon that serves only what is queued step down: a service fires schedules, and what runs goes on under it. */
+async function takeOver(world: CommandWorld): Promise<void> {
+  const answer = await world.askDaemon();
+  if (!("health" in answer) || answer.health.mode !== "until_idle") return;
+  await world.call("daemon.stop", { drainMs: 0, stopRuns: false });
+  const deadline = performance.now() + LOCK_PATIENCE_MS;
+  while ((await world.lockHolder()) !== null && performance.now() < deadline) await world.wait(LOOK_MS);
 }
 
 async function longestGrace(store: StoreContext["store"], hostId: string): Promise<number> {

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { Background } from "../execution/background.ts";
-import type { Health } from "../ops/operation.ts";
+import type { Health, SelfStart } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
 import { socketsOf } from "../ops/socket-record.ts";
 import { diskFull, LOOK_MS, requireState, SILENCE_PATIENCE_MS, stateFault } from "./state.ts";
@@ -48,9 +48,8 @@ export async function startDaemon(
     child = startBackground({
       file: process.execPath,
       args: [
-        ...process.execArgv,
-        `--max-semi-space-size=${YOUNG_SPACE_MIB}`,
-        resolve(process.argv[1] ?? ""),
+        ...nodeOptions(),
+        programFile(),
         "up",
         "--foreground",
         "--json",
@@ -89,6 +88,21 @@ export async function startDaemon(
   } finally {
     child.release();
   }
+}
+
+/** What a daemon's Node is given. */
+const nodeOptions = (): readonly string[] => [...process.execArgv, `--max-semi-space-size=${YOUNG_SPACE_MIB}`];
+const programFile = (): string => resolve(process.argv[1] ?? "");
+
+/** How another process like this one is started. */
+export async function selfStart(env: CommandWorld["env"]): Promise<SelfStart> {
+  const { completePath } = await import("../execution/environment.ts");
+  return {
+    node: process.execPath,
+    nodeOptions: nodeOptions(),
+    program: programFile(),
+    path: completePath(env["PATH"] ?? "", env["HOME"] ?? "/", env["PNPM_HOME"]),
+  };
 }
 
 /**

@@ -100,6 +100,13 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
       restore: async (request) => (await import("./files.ts")).restore(world, request),
     },
     inspect: async (fix) => (await import("./inspect.ts")).inspect(world, fix),
+    async service() {
+      const { openServices } = await import("../execution/services/index.ts");
+      const { settingsAsFarAsRead } = await import("../ops/settings.ts");
+      const { limits } = await settingsAsFarAsRead(env, places);
+      return openServices({ environment: env, limitMs: limits.serviceCallMs, home: home ?? "/" });
+    },
+    self: async () => (await import("./start.ts")).selfStart(env),
     wait: (ms) => new Promise((done) => setTimeout(done, ms)),
     agents: agentTools(env, () => world.settings()),
     trees: worktreeTools(worktrees),

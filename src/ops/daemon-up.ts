@@ -1,7 +1,20 @@
+import { AppError } from "../core/errors.ts";
+import { type Warning, warningShape } from "./documents.ts";
 import { flag } from "./fields.ts";
-import { defineOperation } from "./operation.ts";
+import { type DaemonEnd, defineOperation } from "./operation.ts";
+import { findInstalled, startInstalled } from "./service-start.ts";
+import { boolean, integer, listOf, nullable, object, oneOf, string } from "./shape.ts";
 import { socketsOf } from "./socket-record.ts";
-import { boolean, integer, nullable, object, oneOf, string } from "./shape.ts";
+
+/**
+ * What a service manager is told by the exit status: 0 is wanted, and stays; everything else is started again. Without one,
+ * a daemon in the foreground that ended in order has done what it was asked for.
+ */
+function exitOf({ why, service }: DaemonEnd): number {
+  if (service === null || why === "down") return 0;
+  if (why.startsWith("SIG")) return 130;
+  return why === "superseded" ? 4 : 5;
+}
 
 export const operation = defineOperation({
   name: "up",
@@ -19,18 +32,59 @@ export const operation = defineOperation({
     version: nullable(string),
     socket: string,
     log: string,
+    /** The service that started it; null for one that was started by hand. */
+    service: nullable(string),
+    /** With --foreground why it ended: `down`, a signal's name, `idle`, `superseded`, or the code of what failed. */
+    ended: nullable(string),
+    warnings: listOf(warningShape),
   }),
-  cli: { examples: ["up", "up --foreground"] },
+  cli: {
+    exit: (answer: { readonly ended: string | null; readonly service: string | null }) =>
+      answer.ended === null ? 0 : exitOf({ why: answer.ended, service: answer.service }),
+    exits: [4, 5, 130],
+    examples: ["up", "up --foreground"],
+    notes: ["Where a service is installed, it is the service that is started: `drover daemon install`."],
+  },
   async run(context, input) {
     const { places } = context;
     const log = places.daemonLog;
     const mode = input.untilIdle ? "until_idle" : "full";
     if (input.foreground) {
-      await context.beDaemon(mode);
-      return { state: "down", started: false, pid: null, version: null, socket: places.socket, log };
+      const { why, service } = await context.beDaemon(mode);
+      const { socket } = places;
+      return {
+        state: "down",
+        started: false,
+        pid: null,
+        version: null,
+        socket,
+        log,
+        service,
+        ended: why,
+        warnings: [],
+      };
     }
-    const { health, started } = await context.startDaemon(mode);
+    const warnings: Warning[] = [];
+    const { health, started } = await start();
     const [socket = places.socket] = socketsOf(places);
-    return { state: "up", started, pid: health.pid, version: health.version, socket, log };
+    const { pid, version, service = null } = health;
+    return { state: "up", started, pid, version, socket, log, service, ended: null, warnings };
+
+    async function start() {
+      const installed = mode === "full" ? await findInstalled(context) : null;
+      if (installed !== null)
+        try {
+          return await startInstalled(context, installed);
+        } catch (error) {
+          if (!(error instanceof AppError) || error.code !== "service_unreachable") throw error;
+          // As from a shell without a session: a daemon that somebody asks for now is more than none.
+          warnings.push({
+            code: "service_unreachable",
+            message: `${error.message}; the daemon was started beside the service`,
+            hint: error.hint ?? "drover daemon status",
+          });
+        }
+      return context.startDaemon(mode);
+    }
   },
 });

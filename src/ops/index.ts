@@ -37,6 +37,12 @@ export const operations: readonly Entry[] = [
     load: () => import("./doctor.ts"),
   },
   {
+    name: "daemon.status",
+    where: "local",
+    summary: "Show the service that starts the daemon: installed, enabled, active, and whether its paths are right",
+    load: () => import("./show-service.ts"),
+  },
+  {
     name: "daemon.stop",
     where: "act",
     summary: "Ask the daemon to go down",

@@ -37,7 +37,6 @@ const later: { readonly [command: string]: string } = {
   apply: "declarative files",
   "daemon.install": "service installation",
   "daemon.uninstall": "service installation",
-  "daemon.status": "service installation",
   "daemon.logs": "service installation",
   export: "export",
   gc: "retention by hand",

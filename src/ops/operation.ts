@@ -3,6 +3,7 @@ import type { AgentFacts, TranscriptEntry } from "../core/agent.ts";
 import type { ErrorKind } from "../core/errors.ts";
 import type { Instant, RemovedWorktree, Store, WorktreeState } from "../core/ports.ts";
 import type { AccountRecord, WorktreeRecord } from "../core/records.ts";
+import type { ServiceControl } from "../core/service.ts";
 import type { Provider } from "../core/target.ts";
 import type { Fields, InputOf } from "./fields.ts";
 import type { Places } from "./places.ts";
@@ -130,6 +131,8 @@ export interface Health {
   readonly hostId: string;
   readonly hostName: string;
   readonly startedAt: string;
+  /** The service that started it; null for one that was started by hand. A daemon of an earlier version does not say. */
+  readonly service?: string | null;
 }
 
 export interface OutputRequest {
@@ -231,6 +234,26 @@ export interface StoreFiles {
 
 export type DaemonAnswer = { readonly health: Health } | { readonly absent: "down" | "unresponsive" };
 
+/** How a daemon has ended. */
+export interface DaemonEnd {
+  /** `down` when a person asked for it, a signal's name, `idle`, `superseded`, else the code of what failed. */
+  readonly why: string;
+  /** The service that had started it. */
+  readonly service: string | null;
+}
+
+/** How another process like this one is started. */
+export interface SelfStart {
+  /** Node, with its links resolved. */
+  readonly node: string;
+  /** What a daemon's Node is given. */
+  readonly nodeOptions: readonly string[];
+  /** The program as it was called, absolute, its links as they are. */
+  readonly program: string;
+  /** PATH with the usual folders, as processes of a run get it. */
+  readonly path: string;
+}
+
 /** What the process of a command reaches beside the store: its host's daemon, and what it was started with. */
 export interface Reach {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -243,11 +266,15 @@ export interface Reach {
   call(name: string, input: unknown): Promise<unknown>;
   /** Starts a daemon in the background, unless one is up that will do, and waits until it is healthy. */
   startDaemon(mode: Health["mode"]): Promise<{ readonly health: Health; readonly started: boolean }>;
-  /** Is the daemon, until it ends. */
-  beDaemon(mode: Health["mode"]): Promise<void>;
+  /** Is the daemon, until it ends; answers how it did. */
+  beDaemon(mode: Health["mode"]): Promise<DaemonEnd>;
   readonly files: StoreFiles;
   /** Probes for `doctor` that need more than the store. */
   inspect(fix: boolean): Promise<readonly Finding[]>;
+  /** This user's service manager; null where there is none that drover knows. */
+  service(): Promise<ServiceControl | null>;
+  /** How this process was started, for a service that is to start another like it. */
+  self(): Promise<SelfStart>;
   wait(ms: number): Promise<void>;
   /** Whether this process reads from a terminal and writes to one. */
   readonly hasTerminal: boolean;

@@ -181,6 +181,8 @@ async function localContext(world: World, operation: AnyOperation, saysYes: bool
     beDaemon: (mode) => world.beDaemon(mode),
     files: world.files,
     inspect: (fix) => world.inspect(fix),
+    service: () => world.service(),
+    self: () => world.self(),
     wait: (ms) => world.wait(ms),
     agents: world.agents,
     env: world.env,

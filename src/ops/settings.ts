@@ -118,6 +118,17 @@ export function readConfigFile(places: Places): string | null {
   }
 }
 
+/** The settings as far as they can be read, for what has to work with a broken configuration too. */
+export async function settingsAsFarAsRead(env: Environment, places: Places): Promise<Settings> {
+  let text: string | null = null;
+  try {
+    text = readConfigFile(places);
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error; // that the file cannot be read is said by whoever needs it
+  }
+  return (await readSettings(env, places, text)).settings;
+}
+
 /** The settings, or an AppError invalid `bad_config` with the first fault's line. Warnings go to `warn`. */
 export async function requireSettings(
   env: Environment,
@@ -178,6 +189,7 @@ const MAY_BE_ZERO: readonly LimitName[] = [
   "commandCap",
   "agentCap",
   "logRetentionMs",
+  "daemonLogFiles",
 ];
 
 function checkLimit(name: LimitName, value: number, key: string): number {

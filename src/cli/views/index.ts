@@ -7,6 +7,7 @@ export type View = (answer: never, screen: Screen) => string;
 const loops = () => import("./loops.ts");
 const runs = () => import("./runs.ts");
 const daemon = () => import("./daemon.ts");
+const service = () => import("./service.ts");
 const accounts = () => import("./accounts.ts");
 const data = () => import("./data.ts");
 
@@ -14,6 +15,7 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   up: async () => (await daemon()).up,
   down: async () => (await daemon()).down,
   status: async () => (await daemon()).statusPage,
+  "daemon.status": async () => (await service()).serviceStatus,
   doctor: async () => (await daemon()).findings,
   "loop.add": async () => (await loops()).loopCard,
   "loop.ls": async () => (await loops()).loopTable,
