@@ -30,6 +30,7 @@ async function load() {
           export { placesOf } from "./src/ops/places.ts";
           export { EXIT_MEANINGS, exitsOf } from "./src/cli/exits.ts";
           export { changesBetween, contractOf, sentenceOf, textOfContract } from "./test/contract.ts";
+          export { findingKinds } from "./src/ops/finding-codes.ts";
           export { endedBy, failureClasses, runStatuses, attemptStatuses, stepStatuses } from "./src/core/run.ts";
           export { loopStatuses } from "./src/core/loop-states.ts";`,
         resolveDir: root,
@@ -175,6 +176,22 @@ What ended an attempt (\`endedBy\`): ${list(endedBy)}. \`self\` is its own end, 
 `;
 }
 
+/** @param {any} program */
+function findings({ findingKinds }) {
+  const rows = Object.entries(findingKinds).map(
+    ([code, { check, level, says, mend, fixable }]) =>
+      `| \`${code}\` | ${check} | ${level} | ${cell(says)} | ${cell(mend)} | ${fixable ? "yes" : ""} |`,
+  );
+  return `${head}# Findings of \`drover doctor\`
+
+Each finding has a stable code, the id or path that it is about, and the command that mends it. Problems and warnings end \`doctor\` with 1; notes do not. \`--fix\` lists what it would do and asks (\`--yes\` answers, \`--dry-run\` only lists); it mends those that are marked, where it is proved that nothing is lost, and looks again. The limits that are named are settings.
+
+| code | check | level | means | what mends it | \`--fix\` |
+| --- | --- | --- | --- | --- | --- |
+${rows.join("\n")}
+`;
+}
+
 /**
  * What became of the contract since it was written down: its files, and a sentence for each change.
  * @param {any} program
@@ -209,6 +226,7 @@ const wanted = {
   "docs/reference/commands.md": await commands(program),
   "docs/reference/settings.md": await settings(program),
   "docs/reference/words.md": words(program),
+  "docs/reference/findings.md": findings(program),
   ...Object.fromEntries(Object.entries(files).map(([name, text]) => [`test/golden/${name}`, text])),
 };
 const stale = lost.map((name) => `test/golden/${name}`);

@@ -38,7 +38,14 @@ async function main(): Promise<void> {
   if (process.stdout.writableLength === 0 && process.stderr.writableLength === 0) process.exit();
 }
 
+/** A look at every page of a store's file, in a process of its own that can be ended, and that a damaged file may end. */
+async function checkPages(file: string): Promise<void> {
+  const { faultsOf } = await import("./store/integrity.ts");
+  process.stdout.write(`${JSON.stringify(faultsOf(file))}\n`);
+}
+
 // Last, so that everything above is there when it begins.
 if (words.length === 1 && (words[0] === "--version" || words[0] === "-V"))
   process.stdout.write(`drover ${build.version}\n`);
+else if (words.length === 2 && words[0] === "__pages") await checkPages(words[1] ?? "");
 else await main();

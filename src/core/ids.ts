@@ -30,5 +30,14 @@ export function makeId(kind: IdKind, at: number, random: Uint8Array): string {
   return `${kind}_${time}${chance}`;
 }
 
+/** When an id was made, in milliseconds; null for what is no id. */
+export function madeAt(id: string): number | null {
+  const time = /^[a-z]+_([0-9a-hjkmnp-tv-z]{10})[0-9a-hjkmnp-tv-z]{16}$/.exec(id)?.[1];
+  if (time === undefined) return null;
+  let at = 0;
+  for (const letter of time) at = at * 32 + ALPHABET.indexOf(letter);
+  return at;
+}
+
 /** What tables print: enough to name a thing, short enough to type. */
 export const shortId = (id: string): string => id.slice(-6);

@@ -127,6 +127,20 @@ export const defaultLimits = {
   daemonLogFiles: 2,
   /** Equal lines of it within this time are one line with their number. */
   daemonLogFoldMs: 60_000,
+  /** Longest time of one check of `doctor`, and of its look at every page of the store. */
+  doctorCheckMs: 30_000,
+  doctorStoreMs: 10_000,
+  /** Findings of one kind that `doctor` lists, and live runs that it looks at for what is stuck. */
+  doctorShown: 10,
+  doctorRuns: 20_000,
+  /** What was due, or is being made or ended, for this long is stuck; a host that was silent for this long is gone. */
+  doctorStuckMs: 600_000,
+  doctorGoneMs: 86_400_000,
+  /** Sizes from which `doctor` speaks of the store and of its write-ahead log. */
+  doctorStoreBytes: 4 * 1_073_741_824,
+  doctorWalBytes: 268_435_456,
+  /** Age of the newest backup from which it speaks of that. */
+  doctorBackupMs: 7 * 86_400_000,
   /** How long a stop waits for writes under way; what is not written by then is found by the next daemon. */
   stopPatienceMs: 5_000,
 } as const;

@@ -427,6 +427,50 @@ export interface AccountView {
   readonly cap: number | null;
 }
 
+export interface StuckRequest {
+  /** The host that asks; empty where there is none yet. */
+  readonly hostId: string;
+  /** Things answered of each kind, at most. */
+  readonly limit: number;
+  /** Live runs that are looked at, oldest first. */
+  readonly looked: number;
+  /** What was due, or began to end, this long ago is late. */
+  readonly oldMs: number;
+  /** A host that has been silent for this long is gone. */
+  readonly goneMs: number;
+}
+
+/** Something that waits for what can never come, or that holds on to what is over. */
+export interface Stuck {
+  /**
+   * `run`: no step of it is left. `step`: nothing wakes it. `overdue`: it was to be woken at `at`. `turn`: nobody is before it.
+   * `ending`: an attempt that has been ending since `at`. `host_gone`: an attempt on a host last seen at `at`. `claim`: of an
+   * attempt that is over. `loop`: active, without a time at which it is looked at. `slot`: without an outcome, and without a
+   * run that could give it one. `account`: a run that waits for an account that is not there, in `reason`. `pinned`: a host
+   * that is gone, and how many runs are bound to it, in `reason`.
+   */
+  readonly kind:
+    | "run"
+    | "step"
+    | "overdue"
+    | "turn"
+    | "ending"
+    | "host_gone"
+    | "claim"
+    | "loop"
+    | "slot"
+    | "account"
+    | "pinned";
+  /** Of the thing itself: a run's, a step's, an attempt's, a loop's or a host's. */
+  readonly id: string;
+  readonly runId: string | null;
+  /** The name of its loop. */
+  readonly loop: string | null;
+  readonly hostId: string | null;
+  readonly at: Instant | null;
+  readonly reason: string | null;
+}
+
 export type Guarded = "done" | "superseded" | "already_ended";
 
 export interface Store {
@@ -721,6 +765,21 @@ export interface Store {
     ): Promise<Page<WorktreeRecord & { readonly runStatus: RunStatus | null }>>;
     /** Of ended runs of this host and not looked at since. */
     toTidy(input: { readonly hostId: string; readonly limit: number }): Promise<readonly WorktreeRecord[]>;
+  };
+  /** For `doctor`: the daemon asks none of it. */
+  readonly stuck: {
+    find(input: StuckRequest): Promise<readonly Stuck[]>;
+    /** The newest instant of any event; null while there is none. */
+    newest(input: Record<string, never>): Promise<Instant | null>;
+    /**
+     * Lets go of what is still stuck of these when it is asked: claims of attempts that are over; slots without an outcome get
+     * their run's, or `missed` where no run is known. Answers how many.
+     */
+    release(input: {
+      readonly hostId: string;
+      readonly claimsOf: readonly string[];
+      readonly slots: readonly { readonly loopId: string; readonly at: Instant }[];
+    }): Promise<{ readonly claims: number; readonly slots: number }>;
   };
   readonly events: {
     /** Ascending by cursor; `after` null begins with the oldest that is kept, `"now"` behind the newest. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 
 /** Makes a cgroup for each attempt, where this process may: as root, or in a subtree that was delegated to us. */
@@ -18,10 +18,8 @@ export interface Cgroups {
  */
 export function openCgroups(runsFolder: string): Cgroups | null {
   try {
-    const mount = /^\S+ \S+ \S+ \S+ (\S+) [^\n]* - cgroup2 /m.exec(readFileSync("/proc/self/mountinfo", "utf8"))?.[1];
-    const own = /^0::(\/.*)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
-    if (mount === undefined || own === undefined) return null;
-    const parent = join(mount, own);
+    const parent = ownCgroup();
+    if (parent === null) return null;
     tidyAbandoned(parent);
     const place = join(parent, `drover-${createHash("sha256").update(runsFolder).digest("hex").slice(0, 12)}`);
     mkdirSync(place, { recursive: true });
@@ -53,6 +51,23 @@ export function openCgroups(runsFolder: string): Cgroups | null {
   } catch {
     return null; // no cgroup v2 here, or not for us
   }
+}
+
+/** Whether `openCgroups` would answer one, without making anything. */
+export function canMakeCgroups(): boolean {
+  try {
+    accessSync(ownCgroup() ?? "/proc/none", constants.W_OK);
+    return true;
+  } catch {
+    return false; // no cgroup v2 here, or not for us
+  }
+}
+
+/** The folder of the cgroup that this process is in; null without the unified hierarchy. */
+function ownCgroup(): string | null {
+  const mount = /^\S+ \S+ \S+ \S+ (\S+) [^\n]* - cgroup2 /m.exec(readFileSync("/proc/self/mountinfo", "utf8"))?.[1];
+  const own = /^0::(\/.*)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
+  return mount === undefined || own === undefined ? null : join(mount, own);
 }
 
 /** An empty cgroup as old as this is no start on its way. */

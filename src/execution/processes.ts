@@ -405,6 +405,31 @@ export interface MarkedProcess {
   readonly attemptId: string;
 }
 
+/** How long a process that was killed may take to be gone. */
+const GONE_MS = 2_000;
+
+/** Ends a process that carries an attempt's mark, when it is still that one; answers whether it is gone. Never throws. */
+export async function endMarked(
+  { pid, pidStarted, attemptId }: MarkedProcess,
+  table: ProcessTable = openProcessTable(),
+): Promise<boolean> {
+  const isThere = (): boolean => {
+    const found = table.read(pid);
+    return found !== null && isAlive(found) && found.started === pidStarted;
+  };
+  if (!isThere()) return true;
+  // A program may have replaced itself by one without the mark since it was seen: that one is not proved ours.
+  if (!(table.snapshot().byMark.get(`${ATTEMPT_MARK}=${attemptId}`) ?? []).some((one) => one.pid === pid)) return false;
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    return !isThere(); // another user's, or gone just now
+  }
+  const until = performance.now() + GONE_MS;
+  while (isThere() && performance.now() < until) await new Promise((done) => setTimeout(done, 10));
+  return !isThere();
+}
+
 /** Live processes whose environment names an attempt with this prefix (all when empty), for `doctor`: the caller knows which attempts live. */
 export function orphans(prefix = "", table: ProcessTable = openProcessTable()): readonly MarkedProcess[] {
   const found: MarkedProcess[] = [];

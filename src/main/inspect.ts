@@ -1,44 +1,159 @@
 /** What `doctor` is given to look at this host with. */
 import { chmodSync, existsSync, statSync } from "node:fs";
+import { open, readdir, statfs } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
 import type { CommandWorld } from "../cli/cli.ts";
-import type { Finding } from "../ops/operation.ts";
+import type { ClockGap, Probes } from "../ops/checks/probes.ts";
+import type { Examination, SelfTest } from "../ops/operation.ts";
 
-/** Everything `doctor` finds here. @param fix whether what can be mended without loss is mended */
-export async function inspect(world: CommandWorld, fix: boolean): Promise<readonly Finding[]> {
+/** Limit of git for a look, and of a question to a tool of the system. */
+const GIT_MS = 8_000;
+const TOOL_MS = 3_000;
+/** The end of the daemon's log that is read. */
+const LOG_BYTES = 1_048_576;
+/** A tree that was made this short a time ago may have a record that was not seen. */
+const YOUNG_MS = 600_000;
+/** What is kept of an answer. */
+const KEPT_BYTES = 65_536;
+
+/** Everything `doctor` finds here. It changes nothing. */
+export async function inspect(world: CommandWorld): Promise<Examination> {
+  const [{ examine }, probes] = await Promise.all([import("../ops/findings.ts"), openProbes(world)]);
+  return examine(world, probes);
+}
+
+/** The run of one second, and what became of it. */
+export async function selfTest(world: CommandWorld): Promise<SelfTest> {
+  const [{ runSelfTest }, { orphans }] = await Promise.all([
+    import("../ops/self-test.ts"),
+    import("../execution/processes.ts"),
+  ]);
+  return runSelfTest(world, (attemptId) => orphans(attemptId).map(({ pid }) => pid));
+}
+
+async function openProbes(world: CommandWorld): Promise<Probes> {
   const { env, places } = world;
-  const { findings } = await import("../ops/findings.ts");
-  const { statfs } = await import("node:fs/promises");
-  const { findTool } = await import("../execution/resident.ts");
-  const { TOOLS } = await import("../execution/tools.ts");
-  const { completePath } = await import("../execution/environment.ts");
-  const { orphans } = await import("../execution/processes.ts");
-  const { openCgroups } = await import("../execution/cgroups.ts");
-  return findings(
-    world,
-    {
-      async storeFaults() {
-        const [{ parseStoreAddress }, { faultsOf }] = await Promise.all([
-          import("../store/open.ts"),
-          import("../store/integrity.ts"),
-        ]);
-        return faultsOf(parseStoreAddress((await world.settings()).store, places.state));
-      },
-      async freeBytes() {
-        const found = await statfs(existsSync(places.state) ? places.state : "/");
-        return found.bavail * found.bsize;
-      },
-      path: completePath(env["PATH"] ?? "", env["HOME"] ?? "/", env["PNPM_HOME"]),
-      ownPath: env["PATH"] ?? "",
-      findTool,
-      tools: TOOLS,
-      modeOf: (path) => statSync(path, { throwIfNoEntry: false })?.mode ?? null,
-      closeToOthers: (path) => chmodSync(path, 0o700),
-      cgroups: () => openCgroups(places.runs) !== null,
-      marked: () => orphans(),
-      end: (pid) => process.kill(pid, "SIGKILL"),
-      strays: async (known) =>
-        (await world.trees.strays(known)).map(({ record, state }) => ({ path: record.path, holds: state.holds })),
+  const [{ findTool }, { TOOLS }, { completePath }, processes, { canMakeCgroups }, hostLimits, { runErrand }] =
+    await Promise.all([
+      import("../execution/resident.ts"),
+      import("../execution/tools.ts"),
+      import("../execution/environment.ts"),
+      import("../execution/processes.ts"),
+      import("../execution/cgroups.ts"),
+      import("../execution/host-limits.ts"),
+      import("../execution/errand.ts"),
+    ]);
+  const { findProgram } = await import("./host.ts");
+  const table = processes.openProcessTable();
+  const own = Object.fromEntries(Object.entries(env).filter((pair): pair is [string, string] => pair[1] !== undefined));
+  const ask = (argv: readonly [string, ...string[]], timeoutMs: number) =>
+    runErrand({ argv, cwd: "/", environment: own, timeoutMs, keepBytes: KEPT_BYTES, keep: "head" }, table, false);
+
+  return {
+    async storeFaults(limitMs) {
+      const [{ parseStoreAddress }, settings] = await Promise.all([import("../store/open.ts"), world.settings()]);
+      const address = parseStoreAddress(settings.store, places.state);
+      if (address.kind === "postgres") return { faults: [], whole: true }; // its server looks after its own files
+      const program = resolve(process.argv[1] ?? "");
+      const end = await ask([process.execPath, ...process.execArgv, program, "__pages", address.file], limitMs);
+      if (end.timedOut) return { faults: [], whole: false };
+      try {
+        return { faults: JSON.parse(end.stdout.toString()) as string[], whole: true };
+      } catch {
+        const said = end.stderr.toString().trim().split("\n").at(-1) ?? "";
+        return {
+          faults: [`the look at its pages ended with ${end.exit ?? "a signal"}${said === "" ? "" : `: ${said}`}`],
+          whole: true,
+        };
+      }
     },
-    fix,
-  );
+    async disk(path) {
+      let there = path;
+      while (!existsSync(there) && dirname(there) !== there) there = dirname(there);
+      const { bavail, bsize, files, ffree } = await statfs(there);
+      return { freeBytes: bavail * bsize, freeFiles: files === 0 ? null : ffree };
+    },
+    path: completePath(env["PATH"] ?? "", env["HOME"] ?? "/", env["PNPM_HOME"]),
+    ownPath: env["PATH"] ?? "",
+    findTool,
+    tools: TOOLS,
+    stat(path) {
+      const found = statSync(path, { throwIfNoEntry: false });
+      return found === undefined ? null : { mode: found.mode, bytes: found.size };
+    },
+    async list(path) {
+      return existsSync(path) ? readdir(path) : [];
+    },
+    closeToOthers: (path) => chmodSync(path, 0o700),
+    cgroups: canMakeCgroups,
+    marked: () => processes.orphans(),
+    end: (one) => processes.endMarked(one, table),
+    process(pid) {
+      const found = table.read(pid);
+      return found === null || !processes.isAlive(found) ? null : { state: found.state, words: table.words(pid) };
+    },
+    async trees(known, most) {
+      const [{ openWorktrees }, { treeFaults }, { limits }] = await Promise.all([
+        import("../execution/worktrees/open-worktrees.ts"),
+        import("../execution/worktrees/tree-faults.ts"),
+        world.settings(),
+      ]);
+      const trees = openWorktrees({
+        root: places.worktrees,
+        runs: places.runs,
+        environment: env,
+        // A git that hangs must not have this one hang.
+        limits: { ...limits, gitMs: Math.min(limits.gitMs, GIT_MS) },
+        table,
+        log: () => {},
+        looksOnly: true,
+      });
+      const now = world.clock.now();
+      const strays = (await trees.strays(known, most)).filter(({ record }) => now - record.createdAt > YOUNG_MS);
+      return [
+        ...strays.map(({ record, state }) => ({ kind: "stray" as const, path: record.path, holds: state.holds })),
+        ...treeFaults(places.worktrees, known, now).map((fault) => ({ ...fault, holds: [] })),
+      ];
+    },
+    async limits(pid) {
+      return { ...hostLimits.limitsOf(pid), watchFault: await hostLimits.watchFault(places.state) };
+    },
+    async clockSynchronised() {
+      const program = await findProgram(env, "timedatectl", "/", env["PATH"] ?? "");
+      if (program === null) return null;
+      const { exit, stdout } = await ask([program, "show", "--property=NTPSynchronized", "--value"], TOOL_MS);
+      const said = stdout.toString().trim();
+      return exit !== 0 || (said !== "yes" && said !== "no") ? null : said === "yes";
+    },
+    clockGaps: (since) => gapsIn(places.daemonLog, since),
+  };
+}
+
+/** What the daemon wrote of the clocks, from the end of its log. */
+async function gapsIn(file: string, since: number): Promise<readonly ClockGap[]> {
+  if (!existsSync(file)) return [];
+  const handle = await open(file, "r");
+  try {
+    const { size } = await handle.stat();
+    const bytes = Buffer.alloc(Math.min(size, LOG_BYTES));
+    const { bytesRead } = await handle.read(bytes, 0, bytes.length, size - bytes.length);
+    return bytes
+      .toString("utf8", 0, bytesRead)
+      .split("\n")
+      .filter((line) => line.includes('"woke_after_gap"'))
+      .flatMap((line) => {
+        try {
+          const { at, data } = JSON.parse(line) as {
+            readonly at: string;
+            readonly data: { readonly cause: string; readonly asleepMs: number; readonly steppedMs: number };
+          };
+          const instant = Date.parse(at);
+          return instant >= since ? [{ at: instant, ...data }] : [];
+        } catch {
+          return []; // the line that the piece begins in, or one that was cut by a full disk
+        }
+      });
+  } finally {
+    await handle.close();
+  }
 }

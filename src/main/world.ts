@@ -99,7 +99,6 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
       copy: async (request) => (await import("./files.ts")).copy(world, request),
       restore: async (request) => (await import("./files.ts")).restore(world, request),
     },
-    inspect: async (fix) => (await import("./inspect.ts")).inspect(world, fix),
     async service() {
       const { openServices } = await import("../execution/services/index.ts");
       const { settingsAsFarAsRead } = await import("../ops/settings.ts");
@@ -107,6 +106,8 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
       return openServices({ environment: env, limitMs: limits.serviceCallMs, home: home ?? "/" });
     },
     self: async () => (await import("./start.ts")).selfStart(env),
+    inspect: async () => (await import("./inspect.ts")).inspect(world),
+    selfTest: async () => (await import("./inspect.ts")).selfTest(world),
     wait: (ms) => new Promise((done) => setTimeout(done, ms)),
     agents: agentTools(env, () => world.settings()),
     trees: worktreeTools(worktrees),

@@ -85,6 +85,7 @@ export const emptyStore: Store = {
     list: none,
     toTidy: async () => [],
   },
+  stuck: { find: async () => [], newest: async () => null, release: noChange },
   events: { list: async () => ({ items: [], cursor: null }) },
   restores: { endLive: noChange, standDown: noChange },
   things: { resolve: async () => [], offer: async () => [] },

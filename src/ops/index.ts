@@ -33,7 +33,8 @@ export const operations: readonly Entry[] = [
   {
     name: "doctor",
     where: "local",
-    summary: "Check store, lock, clock, disk, PATH, agents, accounts and what was left over; ends with 1 on findings",
+    summary:
+      "Look for what is wrong or left over, each with a code and the command that mends it; ends with 1 on findings",
     load: () => import("./doctor.ts"),
   },
   {
@@ -47,6 +48,20 @@ export const operations: readonly Entry[] = [
     where: "act",
     summary: "Ask the daemon to go down",
     load: () => import("./stop-daemon.ts"),
+    hidden: true,
+  },
+  {
+    name: "daemon.look",
+    where: "act",
+    summary: "Say where the daemon finds programs, by its own PATH",
+    load: () => import("./look-around.ts"),
+    hidden: true,
+  },
+  {
+    name: "stuck.release",
+    where: "write",
+    summary: "Let go of what is stuck: claims of attempts that are over, slots that nothing can give an outcome",
+    load: () => import("./release-stuck.ts"),
     hidden: true,
   },
 

@@ -6,6 +6,7 @@ import type { AccountRecord, WorktreeRecord } from "../core/records.ts";
 import type { ServiceControl } from "../core/service.ts";
 import type { Provider } from "../core/target.ts";
 import type { Fields, InputOf } from "./fields.ts";
+import type { FindingCode, FindingLevel } from "./finding-codes.ts";
 import type { Places } from "./places.ts";
 import type { Settings } from "./settings.ts";
 import type { Shape } from "./shape.ts";
@@ -179,12 +180,50 @@ export interface ProgramAnswer {
   readonly timedOut: boolean;
 }
 
-/** One finding of `doctor`. */
+/** What became of the run of `doctor --self-test`. */
+export interface SelfTest {
+  readonly ok: boolean;
+  readonly runId: string | null;
+  /** What was seen, in a sentence. */
+  readonly message: string;
+}
+
+/** One finding of `doctor`, or what it found in order. */
 export interface Finding {
   readonly check: string;
-  readonly level: "ok" | "warning" | "problem";
+  /** A note is worth knowing and no fault; only `problem` and `warning` count. */
+  readonly level: "ok" | "note" | "warning" | "problem";
+  /** Stable; null of what is in order. */
+  readonly code: FindingCode | null;
+  /** The id or path that it is about. */
+  readonly subject: string | null;
   readonly message: string;
   readonly hint: string | null;
+  /** What mends it, to be typed as it is. */
+  readonly command: string | null;
+  /** `--fix` mends it. */
+  readonly fixable: boolean;
+}
+
+/** Something that `doctor --fix` does. */
+export interface Mending {
+  /** In words, as it is listed before anybody is asked. */
+  readonly does: string;
+  /** Errors: AppError of what it calls. */
+  perform(): Promise<void>;
+}
+
+/** What one look of `doctor` saw. */
+export interface Examination {
+  readonly findings: readonly Finding[];
+  /** How many there are of each kind, also where not all are listed. */
+  readonly counts: readonly {
+    readonly code: FindingCode;
+    readonly level: FindingLevel;
+    readonly count: number;
+    readonly shown: number;
+  }[];
+  readonly mendings: readonly Mending[];
 }
 
 /** What a copy of the store holds. */
@@ -269,12 +308,14 @@ export interface Reach {
   /** Is the daemon, until it ends; answers how it did. */
   beDaemon(mode: Health["mode"]): Promise<DaemonEnd>;
   readonly files: StoreFiles;
-  /** Probes for `doctor` that need more than the store. */
-  inspect(fix: boolean): Promise<readonly Finding[]>;
   /** This user's service manager; null where there is none that drover knows. */
   service(): Promise<ServiceControl | null>;
   /** How this process was started, for a service that is to start another like it. */
   self(): Promise<SelfStart>;
+  /** Looks at everything, for `doctor`; changes nothing. */
+  inspect(): Promise<Examination>;
+  /** Runs a command of one second through the daemon and judges it from its start to its end. */
+  selfTest(): Promise<SelfTest>;
   wait(ms: number): Promise<void>;
   /** Whether this process reads from a terminal and writes to one. */
   readonly hasTerminal: boolean;

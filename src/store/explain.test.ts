@@ -29,6 +29,8 @@ const SMALL = [
   "holds",
   "json_each",
   "list",
+  // A bounded part of the live runs.
+  "live",
 ];
 /** A scan of one of these partial or ordered indexes is bounded by what is live, or by the statement's limit. */
 const BOUNDED = [
@@ -45,6 +47,9 @@ const BOUNDED = [
   "runs_of_account",
   "worktrees_there",
   "worktrees_untidied",
+  "runs_in_turn",
+  "loops_asleep",
+  "slots_open",
 ];
 /** Indexes of all that ever was. Who walks one takes rows in its order up to a limit of its own, and leaves none out on the way. */
 const HISTORY = ["runs_recent", "runs_of_loop", "runs_ended", "runs_ended_of_loop", "runs_suffix", "runs_done_by_hand"];
@@ -282,6 +287,9 @@ describe("statements of the daemon", () => {
         ),
       ),
       ["admission.usage", {}],
+      ["stuck.find", { hostId, limit: 10, looked: 1_000, oldMs: 1, goneMs: 1 }],
+      ["stuck.newest", {}],
+      ["stuck.release", { hostId, claimsOf: ["a"], slots: [{ loopId: "l", at: 1 }] }],
     ] as const)
       call(name, input);
     const work = agentTarget.parse({

@@ -49,6 +49,7 @@ import { addRun, cancelRun, countRuns, getRun, hooksDone, hooksDue, listRuns, re
 import type { StoreOf } from "./operation.ts";
 import { listSlots } from "./slots.ts";
 import { wakeSteps } from "./steps.ts";
+import { findStuck, newestInstant, releaseStuck } from "./stuck.ts";
 import { collectPrompts, getPrompt, putPrompt } from "./prompts.ts";
 import { endLive, standDown } from "./restores.ts";
 import { offer, resolve } from "./things.ts";
@@ -127,6 +128,7 @@ export const operations = {
     list: listWorktrees,
     toTidy: worktreesToTidy,
   },
+  stuck: { find: findStuck, newest: newestInstant, release: releaseStuck },
   events: { list: listEvents },
   restores: { endLive, standDown },
   things: { resolve, offer },

@@ -81,7 +81,7 @@ describe("accounts", () => {
     mkdirSync(elsewhere, { mode: 0o700 });
     rmSync(folder, { recursive: true });
     symlinkSync(elsewhere, folder);
-    expect(await accounts(["--fix"])).toContainEqual(
+    expect(await accounts(["--fix", "--yes"])).toContainEqual(
       expect.objectContaining({ level: "problem", message: expect.stringContaining("it is no folder of its own") }),
     );
     expect(readdirSync(elsewhere)).toEqual([]);
@@ -99,7 +99,8 @@ describe("accounts", () => {
         expect.objectContaining({ level: "problem", message: expect.stringContaining(folder) }),
       );
     expect(readdirSync(open)).toEqual([]);
-    for (const { level, message } of await accounts(["--fix"])) expect([level, message]).toEqual(["ok", message]);
+    for (const { level, message } of await accounts(["--fix", "--yes"]))
+      expect([level, message]).toEqual(["ok", message]);
     for (const folder of [open, gone]) expect(statSync(folder).mode & 0o777).toBe(0o700);
   });
 

@@ -1,7 +1,7 @@
 /** The daemon, settings and findings for people. */
 import { describeDuration } from "../../core/duration.ts";
 import type { Warning } from "../../ops/documents.ts";
-import type { Finding } from "../../ops/operation.ts";
+import type { Examination, Finding } from "../../ops/operation.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine, table, wrap } from "../text.ts";
 import { distance, facts, painted, plural, status, time, warnings } from "./words.ts";
@@ -65,18 +65,53 @@ export function statusPage(answer: Status, screen: Screen): string {
   );
 }
 
-export function findings(answer: { readonly findings: readonly Finding[] }, screen: Screen): string {
-  const mark = { ok: screen.good("ok     "), warning: screen.warn("warning"), problem: screen.bad("problem") } as const;
+interface Diagnosis {
+  readonly findings: readonly Finding[];
+  readonly counts: Examination["counts"];
+  readonly actions: readonly { readonly does: string; readonly state: string; readonly error: string | null }[];
+  readonly selfTest: { readonly ok: boolean; readonly message: string } | null;
+}
+
+export function findings(answer: Diagnosis, screen: Screen): string {
+  const mark = {
+    ok: screen.good("ok     "),
+    note: screen.dim("note   "),
+    warning: screen.warn("warning"),
+    problem: screen.bad("problem"),
+  } as const;
   const indent = " ".repeat(21);
   const lines = (text: string): readonly string[] =>
     screen.columns === null ? [inertLine(text)] : wrap(inertLine(text), Math.max(20, screen.columns - indent.length));
-  return answer.findings
-    .map(({ level, check, message, hint }) => {
-      const said = lines(message).join(`\n${indent}`);
-      const does = hint === null ? [] : lines(hint).map((line) => `${indent}${screen.dim(line)}\n`);
-      return `${mark[level]}  ${check.padEnd(10)}  ${said}\n${does.join("")}`;
-    })
-    .join("");
+  const line = (level: keyof typeof mark, check: string, message: string): string =>
+    `${mark[level]}  ${check.padEnd(10)}  ${lines(message).join(`\n${indent}`)}\n`;
+  const found = answer.findings.map(({ level, check, code, message, hint, command }) => {
+    const below = [
+      ...(hint === null ? [] : lines(hint).map((one) => screen.dim(one))),
+      // As it is to be typed: never broken.
+      ...(command === null ? [] : [inertLine(command)]),
+      ...(code === null ? [] : [screen.dim(`[${code}]`)]),
+    ];
+    return line(level, check, message) + below.map((one) => `${indent}${one}\n`).join("");
+  });
+  const more = answer.counts
+    .filter(({ count, shown }) => count > shown)
+    .map(({ code, level, count, shown }) => line(level, "", `and ${count - shown} more of ${code}`));
+  const acts = answer.actions.map(({ does, state, error }) => {
+    const said = { planned: "would  ", done: screen.good("done   "), declined: screen.dim("not    ") }[state];
+    return `${said ?? screen.bad("failed ")}  ${inertLine(does)}${error === null ? "" : `: ${inertLine(error)}`}\n`;
+  });
+  const tested = answer.selfTest?.ok === true ? [line("ok", "self-test", answer.selfTest.message)] : [];
+  const of = (level: string): number =>
+    answer.counts.reduce((sum, one) => sum + (one.level === level ? one.count : 0), 0);
+  const numbers = [
+    [of("problem"), "problem"],
+    [of("warning"), "warning"],
+    [of("note"), "note"],
+  ] as const;
+  const summary = numbers.filter(([count]) => count > 0).map(([count, word]) => plural(count, word, `${word}s`));
+  const end = summary.length === 0 ? "nothing is wrong here\n" : `${summary.join(", ")}\n`;
+  const parts = [acts.join(""), [...found, ...more, ...tested].join(""), end];
+  return parts.filter((part) => part !== "").join("\n");
 }
 
 export const limits = (

@@ -25,6 +25,10 @@ export async function recover(root: string, log: (message: string) => void): Pro
   for (const aside of entriesOf(join(root, GONE))) await removeFolder(aside, log);
 }
 
+/** Trees that were on their way out, whoever left them there. */
+export const treesAside = (root: string): readonly string[] =>
+  [LEAVING, GONE].flatMap((folder) => entriesOf(join(root, folder)));
+
 /** Takes a tree from its place while it is decided whether it goes; answers where it is. Errors: `workspace`. */
 export const setAside = (root: string, path: string): string => moveTo(path, join(root, LEAVING));
 

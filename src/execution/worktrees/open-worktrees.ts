@@ -45,6 +45,11 @@ export interface WorktreesOptions {
   readonly log: (message: string) => void;
   /** Folder of all attempts. */
   readonly runs: string;
+  /**
+   * Only looks: what a dead daemon left half done is not mended, as whoever does not hold the daemon's lock must not. Makes and
+   * removals are not for this one.
+   */
+  readonly looksOnly?: boolean;
 }
 
 /** A tree below the root that no record knows, in the form of a record whose run is not known. */
@@ -55,8 +60,11 @@ export interface StrayWorktree {
 
 /** The port, and what operations and watchers ask beside it. */
 export interface HostWorktrees extends Worktrees {
-  /** Trees below the root that are none of these, decided by what is on the disk. @param known paths of records */
-  strays(known: readonly string[]): Promise<readonly StrayWorktree[]>;
+  /**
+   * Trees below the root that are none of these, decided by what is on the disk. @param known paths of records
+   * @param most so many are looked into at most
+   */
+  strays(known: readonly string[], most?: number): Promise<readonly StrayWorktree[]>;
   /** Whether HEAD of a folder's checkout has no such file, and a tree would be made for it. @param file from the folder on */
   lacks(cwd: string, file: string): Promise<boolean>;
   /** Whether a folder is below the top of its checkout and git knows no file in it: then `auto` makes no tree for it. */
@@ -86,7 +94,8 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
    */
   let recovery: Promise<void> | null = null;
   const recovered = (): Promise<void> => {
-    recovery ??= endAbandonedGit(root, table, log).then(() => recover(root, log));
+    recovery ??=
+      options.looksOnly === true ? Promise.resolve() : endAbandonedGit(root, table, log).then(() => recover(root, log));
     return recovery;
   };
 
@@ -466,11 +475,15 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
     return refs;
   };
 
-  const strays = async (known: readonly string[]): Promise<readonly StrayWorktree[]> => {
+  const strays = async (
+    known: readonly string[],
+    most = Number.POSITIVE_INFINITY,
+  ): Promise<readonly StrayWorktree[]> => {
     await recovered();
     const skipped = new Set(known.flatMap((path) => [resolve(path), realPlace(path)]));
     const found: StrayWorktree[] = [];
     for (const path of treesBelow(root)) {
+      if (found.length >= most) break;
       const age = performance.now() - (young.get(realPlace(path)) ?? Number.NEGATIVE_INFINITY);
       if (skipped.has(path) || skipped.has(realPlace(path)) || age < YOUNG_MS) continue;
       const record = await recordOf(path);
