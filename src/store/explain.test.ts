@@ -99,7 +99,7 @@ function scansOf(connection: ReturnType<typeof openSqlite>, text: string): strin
     .filter((detail) => !SMALL.some((name) => detail.startsWith(`SCAN ${name}`)))
     .filter(
       (detail) =>
-        !/^SCAN (\(|CONSTANT|c\b|h\b|r USING INDEX sqlite_autoindex_resources|SUBQUERY|below|before|begins\b|ends\b)/.test(
+        !/^SCAN (\(|CONSTANT|c\b|h\b|r USING INDEX sqlite_autoindex_resources|SUBQUERY|below|before|begins\b|ends\b|newest\b|live\b)/.test(
           detail,
         ),
     )

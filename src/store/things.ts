@@ -3,7 +3,7 @@ import type { OfferedThing } from "../core/ports.ts";
 import { all, read, type Steps } from "./operation.ts";
 import type { Row } from "./rows.ts";
 import { suffixKey } from "./runs.ts";
-import { sql } from "./sql.ts";
+import { sql, type Sql } from "./sql.ts";
 
 /** The smallest text that is larger than all that begin with this one. Ids hold nothing above `z`. */
 const after = (prefix: string): string => `${prefix}{`;
@@ -92,7 +92,7 @@ export const offer = read(
     const begun = prefix === "" ? sql`` : sql`and id >= ${prefix} and id < ${after(prefix)}`;
     const rows = yield* all<Row>(
       which === "live"
-        ? sql`select ${columns} from runs where finished_at is null ${begun} order by queued_at desc, id desc limit ${among}`
+        ? newestLive(columns, begun, among)
         : prefix === ""
           ? sql`select ${columns} from runs where queued_at < ${NEVER} order by queued_at desc, id desc limit ${among}`
           : sql`select ${columns} from runs where id >= ${prefix} and id < ${after(prefix)} order by id desc limit ${among}`,
@@ -108,6 +108,15 @@ export const offer = read(
       }));
   },
 );
+
+/** The newest runs that have not ended: the newest of each status, along the index that has them apart. */
+function newestLive(columns: Sql, asked: Sql, limit: number): Sql {
+  const newest = (status: Sql): Sql =>
+    sql`select * from (select ${columns} from runs where status = ${status} and finished_at is null ${asked}
+          order by queued_at desc, id desc limit ${limit}) as newest`;
+  return sql`select * from (${newest(sql`'queued'`)} union all ${newest(sql`'running'`)} union all ${newest(sql`'waiting'`)}) as live
+    order by queued_at desc, id desc limit ${limit}`;
+}
 
 /** What a run without a loop is called: its program or its agent. Arguments are not shown where nobody asked for them. */
 function nameOf(target: string): string {
