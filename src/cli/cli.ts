@@ -81,14 +81,14 @@ async function dispatch(
     await put(process.stdout, lines.map((line) => `${line}\n`).join(""));
     return 0;
   }
-  const { entry, rest } = await findCommand(argv);
+  const { entry, rest } = await findCommand(argv, screen);
   if (entry === null) return rest;
   const { operation } = await entry.load();
   const common = commonIn(operation, rest);
   asksJson(common.json);
   if (common.help) {
     const { commandHelp } = await import("./help.ts");
-    await put(process.stdout, commandHelp(operation));
+    await put(process.stdout, commandHelp(operation, screen.columns));
     return 0;
   }
   const { input: given, json, yes } = parseArguments(operation, rest, world.cwd);
@@ -134,6 +134,7 @@ async function dispatch(
 /** Finds the operation that the first words name. Prints help where there is none to run; then `entry` is null and `rest` the status. */
 async function findCommand(
   argv: readonly string[],
+  screen: Screen,
 ): Promise<
   { readonly entry: Entry; readonly rest: readonly string[] } | { readonly entry: null; readonly rest: number }
 > {
@@ -143,8 +144,8 @@ async function findCommand(
   const after = leading === -1 ? [] : argv.slice(leading);
   const [first, second] = after;
   if (first === undefined || first === "--help" || first === "-h" || first === "help") {
-    const { overview } = await import("./help.ts");
-    await put(process.stdout, overview(operations));
+    const words = first === "help" ? after.slice(1).filter((word) => !word.startsWith("-")) : [];
+    await put(process.stdout, await helpOn(words, screen));
     return { entry: null, rest: 0 };
   }
   const two = second === undefined ? undefined : findEntry(`${first}.${second}`);
@@ -152,7 +153,7 @@ async function findCommand(
   const single = findEntry(first);
   if (single !== undefined) return { entry: single, rest: [...before, ...after.slice(1)] };
   const { groupHelp } = await import("./help.ts");
-  const group = groupHelp(operations, first);
+  const group = groupHelp(operations, first, screen.columns);
   if (group !== null) {
     if (second === "--help" || second === "-h") {
       await put(process.stdout, group);
@@ -187,6 +188,27 @@ async function findCommand(
       : `there is no command \`drover ${first}\``,
     { hint: near === null ? "`drover --help` lists all commands." : `Did you mean \`drover ${near}\`?` },
   );
+}
+
+/** What `drover help` prints. Errors: AppError invalid `unknown_command`, `not_available`. */
+async function helpOn(words: readonly string[], screen: Screen): Promise<string> {
+  const { commandHelp, groupHelp, overview, topicHelp } = await import("./help.ts");
+  const { TOPICS } = await import("./topics.ts");
+  const [first, second] = words;
+  if (first === undefined) return overview(operations, screen.columns);
+  const topic = TOPICS.find(({ name }) => name === first);
+  if (topic !== undefined) return topicHelp(topic, screen.columns);
+  const entry = (second === undefined ? undefined : findEntry(`${first}.${second}`)) ?? findEntry(first);
+  if (entry !== undefined && entry.hidden !== true) return commandHelp((await entry.load()).operation, screen.columns);
+  const group = second === undefined ? groupHelp(operations, first, screen.columns) : null;
+  if (group !== null) return group;
+  const part = laterPart(second === undefined ? [first] : [first, second]);
+  if (part !== null) throw notAvailable(words.join(" "), part);
+  const known = operations.flatMap(({ name, hidden }) => (hidden === true ? [] : [name.replaceAll(".", " ")]));
+  const near = nearest(words.join(" "), [...known, ...TOPICS.map(({ name }) => name)]);
+  throw new AppError("invalid", "unknown_command", `there is no help on ${JSON.stringify(words.join(" "))}`, {
+    hint: near === null ? "`drover help` lists commands and topics." : `Did you mean \`drover help ${near}\`?`,
+  });
 }
 
 const notAvailable = (command: string, part: string): AppError =>

@@ -14,6 +14,7 @@ import type { AnyOperation, StoreContext } from "../ops/operation.ts";
 import { withReading } from "../ops/perform.ts";
 import type { World } from "../ops/world.ts";
 import { flagsOf, isValueOf } from "./arguments.ts";
+import { TOPICS } from "./topics.ts";
 import { forBash, forFish, forZsh, type Offer, readBashLine } from "./shell-words.ts";
 
 /** Names that are offered at most. */
@@ -98,7 +99,10 @@ async function found(given: readonly string[], current: string, world: World): P
   const [first, second] = before;
   if (first === undefined || first === "--json")
     return offering([...commands([]), { value: "help", about: "Show help, of a command or on a topic" }]);
-  if (first === "help") return offering(commands(before.slice(1)));
+  if (first === "help") {
+    const topics = second === undefined ? TOPICS.map(({ name, summary }) => ({ value: name, about: summary })) : [];
+    return offering([...commands(before.slice(1)), ...topics]);
+  }
   const entry =
     (second === undefined ? undefined : operations.find(({ name }) => name === `${first}.${second}`)) ??
     operations.find(({ name }) => name === first);

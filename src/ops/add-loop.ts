@@ -10,6 +10,7 @@ import {
   makeLoopPolicy,
   makeSchedule,
   makeTarget,
+  workSections,
 } from "./work.ts";
 
 export const operation = defineOperation({
@@ -24,6 +25,7 @@ export const operation = defineOperation({
   cli: {
     positionals: ["name"],
     rest: "command",
+    sections: workSections,
     examples: [
       "loop add fetch --every 15m -- git fetch --all",
       'loop add report --cron "30 2 * * *" --tz Europe/Rome --timeout 40m --shell "make report | tee report.txt"',

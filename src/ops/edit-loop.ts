@@ -12,6 +12,7 @@ import {
   makeTarget,
   runPolicyFields,
   targetFields,
+  workSections,
 } from "./work.ts";
 
 const TARGET_KEYS = Object.keys(targetFields);
@@ -30,6 +31,7 @@ export const operation = defineOperation({
   cli: {
     positionals: ["loop"],
     rest: "command",
+    sections: workSections,
     examples: [
       "loop edit fetch --every 5m",
       "loop edit report --timeout 0s --attempts 3",

@@ -359,6 +359,8 @@ export interface CommandLine {
   readonly examples?: readonly string[];
   /** More for `--help`, in short lines. */
   readonly notes?: readonly string[];
+  /** Flags that belong together, under a title, for a command with many; the others come first. */
+  readonly sections?: readonly (readonly [title: string, keys: readonly string[]])[];
   /** After it, the command waits for the end of the run in the answer: always, or when asked; the input says which. */
   readonly waits?: { readonly unless?: string; readonly when?: string };
   /** Pairs of inputs of which only one may be given. */

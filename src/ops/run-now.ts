@@ -4,7 +4,7 @@ import { answerRun } from "./run-answer.ts";
 import { findRun } from "./find.ts";
 import { badInput } from "./fields.ts";
 import { defineOperation } from "./operation.ts";
-import { keepPrompt, makeRunPolicy, makeTarget, runPolicyFields, targetFields } from "./work.ts";
+import { keepPrompt, makeRunPolicy, makeTarget, runPolicyFields, targetFields, workSections } from "./work.ts";
 
 /** How the command line waits for a run: shared by all commands that start one. */
 export const waitFields = {
@@ -29,6 +29,7 @@ export const operation = defineOperation({
   output: startedRunShape,
   cli: {
     rest: "command",
+    sections: workSections,
     waits: { unless: "detach" },
     own: ["wait", "detach", "waitLimitMs"],
     excludes: [["wait", "detach"]],

@@ -142,6 +142,17 @@ export const scheduleFields = {
 export const loopFields = { ...scheduleFields, ...targetFields, ...loopPolicyFields, ...runPolicyFields } as const;
 export type LoopInput = InputOf<typeof loopFields>;
 
+const OF_AGENTS = Object.keys(agentFields);
+
+/** How help orders the flags of what starts work. */
+export const workSections: readonly (readonly [title: string, keys: readonly string[]])[] = [
+  ["When it runs", Object.keys(scheduleFields)],
+  ["What it runs", Object.keys(targetFields).filter((key) => !OF_AGENTS.includes(key))],
+  ["An agent", OF_AGENTS],
+  ["Instants that were missed or meet an earlier run, and when it ends", Object.keys(loopPolicyFields)],
+  ["Each run", Object.keys(runPolicyFields)],
+];
+
 type TargetInput = InputOf<typeof targetFields>;
 type RunPolicyInput = InputOf<typeof runPolicyFields>;
 type LoopPolicyInput = InputOf<typeof loopPolicyFields>;

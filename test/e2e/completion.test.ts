@@ -164,6 +164,7 @@ describe("what the shells are told", () => {
     expect(await values("loop", "un")).toEqual(["unarchive"]);
     expect(await values("--json", "vers")).toEqual(["version"]);
     expect(await values("help", "loop", "una")).toEqual(["unarchive"]);
+    expect(await values("help", "exit")).toEqual(["exit-codes"]);
     expect(await told(["worktr"])).toEqual(["offers", "worktree\tls, rm, prune"]);
   });
 
