@@ -11,8 +11,6 @@ const GIT_MS = 8_000;
 const TOOL_MS = 3_000;
 /** The end of the daemon's log that is read. */
 const LOG_BYTES = 1_048_576;
-/** A tree that was made this short a time ago may have a record that was not seen. */
-const YOUNG_MS = 600_000;
 /** What is kept of an answer. */
 const KEPT_BYTES = 65_536;
 
@@ -79,7 +77,9 @@ async function openProbes(world: CommandWorld): Promise<Probes> {
     tools: TOOLS,
     stat(path) {
       const found = statSync(path, { throwIfNoEntry: false });
-      return found === undefined ? null : { mode: found.mode, bytes: found.size };
+      if (found === undefined) return null;
+      const { mode, size, birthtimeMs, mtimeMs } = found;
+      return { mode, bytes: size, madeAt: birthtimeMs, changedAt: mtimeMs };
     },
     async list(path) {
       return existsSync(path) ? readdir(path) : [];
@@ -92,7 +92,7 @@ async function openProbes(world: CommandWorld): Promise<Probes> {
       const found = table.read(pid);
       return found === null || !processes.isAlive(found) ? null : { state: found.state, words: table.words(pid) };
     },
-    async trees(known, most) {
+    async trees(known, most, oldMs) {
       const [{ openWorktrees }, { treeFaults }, { limits }] = await Promise.all([
         import("../execution/worktrees/open-worktrees.ts"),
         import("../execution/worktrees/tree-faults.ts"),
@@ -109,10 +109,10 @@ async function openProbes(world: CommandWorld): Promise<Probes> {
         looksOnly: true,
       });
       const now = world.clock.now();
-      const strays = (await trees.strays(known, most)).filter(({ record }) => now - record.createdAt > YOUNG_MS);
+      const strays = (await trees.strays(known, most)).filter(({ record }) => now - record.createdAt > oldMs);
       return [
         ...strays.map(({ record, state }) => ({ kind: "stray" as const, path: record.path, holds: state.holds })),
-        ...treeFaults(places.worktrees, known, now).map((fault) => ({ ...fault, holds: [] })),
+        ...treeFaults(places.worktrees, known, now - oldMs).map((fault) => ({ ...fault, holds: [] })),
       ];
     },
     async limits(pid) {

@@ -1,5 +1,7 @@
 /** Every finding of `doctor`, on one page: the reference, the checks and their tests are held against this table. */
 
+import type { ServiceCode } from "./service-state.ts";
+
 /** `problem`: something does not work. `warning`: something will not, or is left over. `note`: worth knowing, nothing to do now. */
 export type FindingLevel = "problem" | "warning" | "note";
 
@@ -97,6 +99,91 @@ export const findingKinds = {
     level: "warning",
     says: "No daemon is up, and loops or runs wait for one.",
     mend: "`drover up`.",
+  },
+
+  service_program_moved: {
+    check: "service",
+    level: "problem",
+    says: "The service starts a Node or a drover that is not there any more.",
+    mend: "`drover daemon install --enable`.",
+  },
+  service_failed: {
+    check: "service",
+    level: "problem",
+    says: "The service has failed, or is started again and again.",
+    mend: "`journalctl --user --unit drover` has what it said; then `drover daemon install --enable`.",
+  },
+  service_foreign: {
+    check: "service",
+    level: "warning",
+    says: "The service's file was not written by drover.",
+    mend: "`drover daemon install --enable --replace`.",
+  },
+  service_stale: {
+    check: "service",
+    level: "warning",
+    says: "The service's file was changed, and the manager has not read it.",
+    mend: "`systemctl --user daemon-reload`.",
+  },
+  service_other_program: {
+    check: "service",
+    level: "warning",
+    says: "The service starts another installation than this one.",
+    mend: "`drover daemon install --enable`.",
+  },
+  service_other_store: {
+    check: "service",
+    level: "warning",
+    says: "The service's daemon has another store than this command.",
+    mend: "`drover daemon install --enable`.",
+  },
+  service_beside: {
+    check: "service",
+    level: "warning",
+    says: "A daemon is up that the service did not start.",
+    mend: "`drover down && drover up`.",
+  },
+  service_stopped: {
+    check: "service",
+    level: "warning",
+    says: "The service is installed and enabled, and does not run.",
+    mend: "`drover up`.",
+  },
+  service_unreachable: {
+    check: "service",
+    level: "warning",
+    says: "The service manager cannot be asked.",
+    mend: "`loginctl enable-linger`, or ask from a session of yours.",
+  },
+  service_not_enabled: {
+    check: "service",
+    level: "note",
+    says: "The service is installed, and does not start by itself.",
+    mend: "`drover daemon install --enable`.",
+  },
+  service_path_differs: {
+    check: "service",
+    level: "note",
+    says: "The service's `PATH` lacks folders that yours has.",
+    mend: "`drover daemon install --enable`.",
+  },
+  service_edited: {
+    check: "service",
+    level: "note",
+    says: "The service's file was changed by hand.",
+    mend: "`systemctl --user edit` for changes that stay; `drover daemon install --enable --replace` for it as it was.",
+  },
+  service_outdated: {
+    check: "service",
+    level: "note",
+    says: "The service's file is not what this version writes.",
+    mend: "`drover daemon install --enable`.",
+  },
+  service_linger_off: {
+    check: "service",
+    level: "note",
+    says: "The service ends with this user's last session.",
+    mend: "`loginctl enable-linger`.",
   },
 
   clock_wrong: {
@@ -408,6 +495,6 @@ export const findingKinds = {
     says: "A check was left out, because what it needs cannot be read.",
     mend: "Mend what is said above, then ask again.",
   },
-} as const satisfies Readonly<Record<string, FindingKind>>;
+} as const satisfies Readonly<Record<string, FindingKind>> & { readonly [code in ServiceCode]: FindingKind };
 
 export type FindingCode = keyof typeof findingKinds;

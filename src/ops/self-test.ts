@@ -7,8 +7,6 @@ import { perform, withReading } from "./perform.ts";
 import { operation as runNow } from "./run-now.ts";
 import type { World } from "./world.ts";
 
-/** From the request to the settled end. A machine that is busy may take its time; caps that are full are said so. */
-const PATIENCE_MS = 30_000;
 const LOOK_MS = 50;
 /** What the command prints, and how long it takes. */
 const SAYS = "drover self-test";
@@ -21,16 +19,18 @@ export async function runSelfTest(world: World, livingOf: (attemptId: string) =>
   const begun = performance.now();
   let runId: string | null = null;
   try {
+    // A machine that is busy may take its time; caps that are full are said so.
+    const patienceMs = (await world.settings()).limits.doctorCheckMs;
     const before = await world.askDaemon();
     const started = (await perform(world, runNow, {
       command: ["/bin/sh", "-c", `echo '${SAYS}'; sleep ${TAKES_MS / 1_000}`],
       cwd: world.places.state,
-      timeoutMs: PATIENCE_MS,
+      timeoutMs: patienceMs,
       label: ["self-test"],
       priority: 100,
     })) as { readonly id: string };
     runId = started.id;
-    const fault = await judge(world, runId, livingOf);
+    const fault = await judge(world, runId, patienceMs, livingOf);
     if (fault !== null) return { ok: false, runId, message: fault };
     const seconds = Math.round((performance.now() - begun) / 100) / 10;
     const who = "health" in before ? "the daemon" : "a daemon that was started for it";
@@ -54,9 +54,10 @@ export async function runSelfTest(world: World, livingOf: (attemptId: string) =>
 async function judge(
   world: World,
   runId: string,
+  patienceMs: number,
   livingOf: (attemptId: string) => readonly number[],
 ): Promise<string | null> {
-  const until = performance.now() + PATIENCE_MS;
+  const until = performance.now() + patienceMs;
   for (;;) {
     const seen = await withReading(world, async ({ store, output }) => {
       const tree = await store.runs.get({ runId });
@@ -82,7 +83,7 @@ async function judge(
     if (performance.now() > until) {
       const status = `${run.status}${run.reason === null ? "" : ` (${run.reason})`}`;
       await perform(world, cancel, { run: runId, reason: "the self-test gave up" });
-      return `it is still ${status} after ${PATIENCE_MS / 1_000} s, and was cancelled: drover why ${runId}`;
+      return `it is still ${status} after ${patienceMs / 1_000} s, and was cancelled: drover why ${runId}`;
     }
     await world.wait(LOOK_MS);
   }

@@ -4,20 +4,17 @@ import { join } from "node:path";
 import { gitFolderOf } from "./marker.ts";
 import { treesAside } from "./aside.ts";
 
-/** A lock, or a tree on its way out, that is older than this is of nobody who works. */
-const OLD_MS = 600_000;
-
 export interface TreeFault {
   readonly kind: "locked" | "half_removed";
   /** The lock's file, or where the tree is now. */
   readonly path: string;
 }
 
-/** @param trees paths of trees that are looked at @param now the wall clock, as files have it */
-export function treeFaults(root: string, trees: readonly string[], now: number): readonly TreeFault[] {
+/** @param trees paths of trees that are looked at @param before what has changed since then may be of somebody who works */
+export function treeFaults(root: string, trees: readonly string[], before: number): readonly TreeFault[] {
   const isOld = (path: string): boolean => {
     const found = lstatSync(path, { throwIfNoEntry: false });
-    return found !== undefined && now - found.ctimeMs > OLD_MS;
+    return found !== undefined && found.ctimeMs < before;
   };
   const locks = trees.flatMap((tree) => {
     const gitFolder = gitFolderOf(tree);

@@ -2,6 +2,7 @@
 import type { Check } from "../findings.ts";
 import { accounts } from "./accounts.ts";
 import { agents } from "./agents.ts";
+import { backups } from "./backups.ts";
 import { clock } from "./clock.ts";
 import { daemon } from "./daemon.ts";
 import { disk } from "./disk.ts";
@@ -10,6 +11,7 @@ import { growth } from "./growth.ts";
 import { limits } from "./limits.ts";
 import { path } from "./path.ts";
 import { processes } from "./processes.ts";
+import { service } from "./service.ts";
 import { store } from "./store.ts";
 import { stuck } from "./stuck.ts";
 import { worktrees } from "./worktrees.ts";
@@ -18,6 +20,7 @@ export const checks: readonly Check[] = [
   folders,
   store,
   daemon,
+  service,
   clock,
   disk,
   limits,
@@ -28,4 +31,5 @@ export const checks: readonly Check[] = [
   worktrees,
   stuck,
   growth,
+  backups,
 ];

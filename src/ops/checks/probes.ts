@@ -45,6 +45,8 @@ export interface ClockGap {
 export interface FileFacts {
   readonly mode: number;
   readonly bytes: number;
+  readonly madeAt: number;
+  readonly changedAt: number;
 }
 
 export interface Probes {
@@ -73,8 +75,10 @@ export interface Probes {
   end(process: MarkedProcess): Promise<boolean>;
   /** A process by its pid: its state letter and its words; null when it is not there. */
   process(pid: number): { readonly state: string; readonly words: string } | null;
-  /** @param known trees of all records @param most trees that are looked into by git */
-  trees(known: readonly string[], most: number): Promise<readonly TreeFault[]>;
+  /**
+   * @param known trees of all records @param most trees that are looked into by git @param oldMs what is younger may be at work
+   */
+  trees(known: readonly string[], most: number, oldMs: number): Promise<readonly TreeFault[]>;
   /** Of the daemon, or of this process where none is up. */
   limits(pid: number | null): Promise<HostLimits>;
   /** Whether the system keeps its clock by a time server; null where it does not say. */

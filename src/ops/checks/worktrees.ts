@@ -6,15 +6,15 @@ import { operation as prune } from "../prune-worktrees.ts";
 import { treesOfHost } from "../worktree-answer.ts";
 import { quoted } from "./path.ts";
 
-/** A tree that is in the making for longer than this is made by nobody. */
-const MAKING_MS = 3_600_000;
+/** A checkout of a large repository takes its time: so many times longer than anything else a tree may be in the making. */
+const MAKING = 6;
 /** Trees that are looked into by git, one after another. */
 const LOOKED = 20;
 
 export const worktrees: Check = {
   name: "worktrees",
   needsStore: true,
-  async look({ world, probes, openStore, daemon, find, ok }) {
+  async look({ world, settings, probes, openStore, daemon, find, ok }) {
     const records = await treesOfHost(await openStore());
     let fine = true;
     const pruned = {
@@ -27,9 +27,10 @@ export const worktrees: Check = {
       },
     };
     const now = world.clock.now();
+    const { doctorStuckMs } = settings.limits;
     for (const { path, runId, runStatus, state, createdAt } of records) {
       const isOver = runStatus === null || isFinal(runStatus);
-      if (state === "making" && now - createdAt > MAKING_MS) {
+      if (state === "making" && now - createdAt > MAKING * doctorStuckMs) {
         fine = false;
         find("worktree_making", {
           subject: path,
@@ -47,7 +48,7 @@ export const worktrees: Check = {
     }
     const isUp = (await daemon()).kind === "up";
     const known = records.map(({ path }) => path);
-    for (const { kind, path, holds } of await probes.trees(known, LOOKED)) {
+    for (const { kind, path, holds } of await probes.trees(known, LOOKED, doctorStuckMs)) {
       fine = false;
       if (kind === "stray")
         find("worktree_stray", {
