@@ -49,6 +49,7 @@ export const operation = defineOperation({
   cli: {
     positionals: ["files"],
     exit: importExit,
+    exits: [2],
     examples: [
       "import crontab --dry-run",
       "import crontab",

@@ -3,7 +3,7 @@ import { parseCron } from "../core/cron.ts";
 import { loopName, loopPolicy } from "../core/loop.ts";
 import { SCHEDULE_LIMITS, type Schedule } from "../core/schedule.ts";
 import { commandTarget } from "../core/target.ts";
-import { checkZone } from "../core/zone.ts";
+import { checkZone, LAST_INSTANT } from "../core/zone.ts";
 import { badInput, type Field, required, text } from "./fields.ts";
 import type { ImportDraft } from "./import-plan.ts";
 import { defineOperation } from "./operation.ts";
@@ -18,6 +18,7 @@ const drafts = z.array(
         kind: z.literal("interval"),
         everyMs: z.int().min(SCHEDULE_LIMITS.minEveryMs).max(SCHEDULE_LIMITS.maxEveryMs),
       }),
+      z.strictObject({ kind: z.literal("once"), at: z.int().min(0).max(LAST_INSTANT) }),
     ]),
     target: commandTarget,
     policy: loopPolicy,
@@ -47,11 +48,13 @@ export const operation = defineOperation({
     const scheduleOf = (schedule: ImportDraft["schedule"]): Schedule =>
       schedule.kind === "interval"
         ? { ...schedule, anchorAt: now }
-        : {
-            kind: "cron",
-            expression: parseCron(schedule.expression).expression,
-            zone: checkZone(schedule.zone),
-          };
+        : schedule.kind === "once"
+          ? schedule
+          : {
+              kind: "cron",
+              expression: parseCron(schedule.expression).expression,
+              zone: checkZone(schedule.zone),
+            };
     return {
       loops: await store.loops.addPaused({
         drafts: input.loops.map(({ name, schedule, target, policy }) => ({

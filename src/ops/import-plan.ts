@@ -1,20 +1,22 @@
 /** What an import would make of what was read elsewhere, beside the loops that are there: new, the same, or one that was changed here. */
 import { existsSync, statSync } from "node:fs";
 import { userInfo } from "node:os";
+import { countLocal, parseCron } from "../core/cron.ts";
 import { AppError } from "../core/errors.ts";
 import { type LoopPolicy, loopName, loopPolicy } from "../core/loop.ts";
 import type { LoopRecord } from "../core/records.ts";
 import { commandTarget, type CommandTarget } from "../core/target.ts";
-import { checkZone, nextTransition } from "../core/zone.ts";
-import type { ForeignLoop, Reading } from "../triggers/foreign-loop.ts";
+import { checkZone, instantOf, nextTransition, type Transition } from "../core/zone.ts";
+import type { ForeignLoop, ForeignSchedule, Reading } from "../triggers/foreign-loop.ts";
 import { badInput, type Json } from "./fields.ts";
 import type { LocalContext } from "./operation.ts";
-import { boolean, integer, listOf, nullable, object, oneOf, type Shape, string } from "./shape.ts";
+import { boolean, instant, integer, listOf, nullable, object, oneOf, type Shape, string } from "./shape.ts";
 
 /** A schedule as it travels to where the loop is made. */
 export type DraftSchedule =
   | { readonly kind: "cron"; readonly expression: string; readonly zone: string }
-  | { readonly kind: "interval"; readonly everyMs: number };
+  | { readonly kind: "interval"; readonly everyMs: number }
+  | { readonly kind: "once"; readonly at: number };
 
 /** A loop to be made, checked. */
 export interface ImportDraft {
@@ -81,7 +83,13 @@ export const importAnswerShape: Shape = object({
       loop: nullable(
         object({
           name: string,
-          schedule: object({ kind: string, "expression?": string, "zone?": string, "everyMs?": integer }),
+          schedule: object({
+            kind: string,
+            "expression?": string,
+            "zone?": string,
+            "everyMs?": integer,
+            "at?": instant,
+          }),
           argv: listOf(string),
           shell: boolean,
           cwd: string,
@@ -117,7 +125,7 @@ const CHANGES_MS = 3 * 366 * 86_400_000;
 
 /** What sources are read against on this host. */
 export function surroundingsOf(context: LocalContext, hostZone: string) {
-  const known = new Map<string, boolean>();
+  const known = new Map<string, readonly Transition[]>();
   return {
     user: userInfo().username,
     isZone(zone: string): boolean {
@@ -128,14 +136,28 @@ export function surroundingsOf(context: LocalContext, hostZone: string) {
         return false; // that is the answer
       }
     },
-    clockChanges(zone: string | null): boolean {
+    clockChanges(zone: string | null, expression: string): boolean {
       const name = zone ?? hostZone;
-      const now = context.clock.now();
-      const changes = known.get(name) ?? nextTransition(name, now, now + CHANGES_MS) !== null;
+      const changes = known.get(name) ?? transitionsOf(name, context.clock.now());
       known.set(name, changes);
-      return changes;
+      const cron = parseCron(expression);
+      return changes.some(({ at, beforeMs, afterMs }) => {
+        const [low, high] = [at + Math.min(beforeMs, afterMs), at + Math.max(beforeMs, afterMs)];
+        return countLocal(cron, low, high) > 0;
+      });
     },
   };
+}
+
+/** The changes of a zone's clock in the years to come. */
+function transitionsOf(zone: string, now: number): readonly Transition[] {
+  const found: Transition[] = [];
+  for (let after = now; ; ) {
+    const next = nextTransition(zone, after, now + CHANGES_MS);
+    if (next === null) return found;
+    found.push(next);
+    after = next.at;
+  }
 }
 
 /** Where a loop works that says nothing of it. */
@@ -154,7 +176,7 @@ export async function importLoops(
   if (!loopName.safeParse(`${prefix}x`).success)
     throw badInput("--prefix", `names cannot begin with ${JSON.stringify(prefix)}`, "Begin with a letter or a digit.");
   const there = await loopsThere(context);
-  const { entries, drafts } = plan(sources, there, prefix, hostZone, homeOf(context));
+  const { entries, drafts } = plan(sources, there, prefix, hostZone, homeOf(context), context.clock.now());
   const count = (test: (entry: ImportEntry) => boolean): number => entries.filter(test).length;
   const counts = {
     new: count(({ outcome }) => outcome === "new"),
@@ -207,10 +229,17 @@ const scheduleKey = (schedule: LoopRecord["schedule"] | DraftSchedule): string =
     ? JSON.stringify([schedule.expression, schedule.zone])
     : schedule.kind === "interval"
       ? String(schedule.everyMs)
-      : "other";
+      : schedule.kind === "once"
+        ? String(-schedule.at)
+        : "other";
 const targetKey = (target: LoopRecord["target"]): string =>
   target.kind === "command"
-    ? JSON.stringify([target.argv, target.cwd, Object.entries(target.env).toSorted(([a], [b]) => (a < b ? -1 : 1))])
+    ? JSON.stringify([
+        target.argv,
+        target.cwd,
+        target.envPass,
+        Object.entries(target.env).toSorted(([a], [b]) => (a < b ? -1 : 1)),
+      ])
     : "other";
 
 /** Pure but for looks at the disk. */
@@ -220,6 +249,7 @@ function plan(
   prefix: string,
   hostZone: string,
   home: string,
+  now: number,
 ): { readonly entries: readonly ImportEntry[]; readonly drafts: readonly ImportDraft[] } {
   const entries: ImportEntry[] = [];
   const candidates: Candidate[] = [];
@@ -230,7 +260,13 @@ function plan(
         continue;
       }
       try {
-        candidates.push({ index: entries.length, ...checked(loop, prefix, hostZone, home) });
+        const candidate = { index: entries.length, ...checked(loop, prefix, hostZone, home) };
+        if (candidate.schedule.kind === "once" && candidate.schedule.at <= now) {
+          const reason = "its one instant is over";
+          entries.push({ source, ...reading, kind: "left", outcome: null, loop: null, reason, hint: "Leave it out." });
+          continue;
+        }
+        candidates.push(candidate);
         entries.push({ source, ...reading, outcome: "new", loop: null });
       } catch (error) {
         if (!(error instanceof AppError)) throw error;
@@ -298,16 +334,24 @@ const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: fal
 
 /** Errors: AppError invalid for what no loop may have. */
 function checked(foreign: ForeignLoop, prefix: string, hostZone: string, home: string): Omit<Candidate, "index"> {
-  const { argv, shell, cwd, env, policy } = foreign;
-  const schedule: DraftSchedule =
-    foreign.schedule.kind === "cron"
-      ? { ...foreign.schedule, zone: foreign.schedule.zone ?? hostZone }
-      : foreign.schedule;
-  const target = commandTarget.safeParse({ kind: "command", argv, shell, cwd: cwd ?? home, env });
+  const { argv, shell, cwd, env, envPass, policy } = foreign;
+  const schedule = draftOf(foreign.schedule, hostZone);
+  const target = commandTarget.safeParse({ kind: "command", argv, shell, cwd: cwd ?? home, env, envPass });
   if (!target.success) throw refused(target.error.issues[0]);
   const full = loopPolicy.safeParse(policy);
   if (!full.success) throw refused(full.error.issues[0]);
   return { base: `${prefix}${foreign.name}`, foreign, schedule, target: target.data, policy: full.data };
+}
+
+function draftOf(schedule: ForeignSchedule, hostZone: string): DraftSchedule {
+  switch (schedule.kind) {
+    case "cron":
+      return { ...schedule, zone: schedule.zone ?? hostZone };
+    case "interval":
+      return schedule;
+    case "once":
+      return { kind: "once", at: instantOf(schedule.zone ?? hostZone, schedule.localMs) };
+  }
 }
 
 const refused = (issue: { readonly path: readonly PropertyKey[]; readonly message: string } | undefined): AppError =>
@@ -320,7 +364,7 @@ const describe = (
   { argv, shell, cwd, env }: CommandTarget,
 ): ImportedLoop => ({
   name,
-  schedule: { ...schedule },
+  schedule: schedule.kind === "once" ? { kind: "once", at: new Date(schedule.at).toISOString() } : { ...schedule },
   argv,
   shell,
   cwd,

@@ -291,6 +291,12 @@ export const operations: readonly Entry[] = [
     load: () => import("./import-crontab.ts"),
   },
   {
+    name: "import.systemd",
+    where: "local",
+    summary: "Make paused loops of systemd's timers, and say of each trigger what was understood",
+    load: () => import("./import-systemd.ts"),
+  },
+  {
     name: "import.loops",
     where: "write",
     summary: "Make the loops of an import, paused: all or none",

@@ -32,7 +32,6 @@ const later: { readonly [command: string]: string } = {
   "pool.ls": "pools",
   "import.github": "work items",
   "import.markdown": "work items",
-  "import.systemd": "imports",
   "import.bundle": "imports",
   apply: "declarative files",
   "daemon.install": "service installation",

@@ -19,8 +19,8 @@ export interface CrontabSurroundings {
   readonly user: string;
   /** Whether a zone is known. */
   readonly isZone: (zone: string) => boolean;
-  /** Whether the clock of a zone changes in the years to come; null is the host's. */
-  readonly clockChanges: (zone: string | null) => boolean;
+  /** Whether changes of the clock in the years to come touch a schedule; null is the host's zone. */
+  readonly clockChanges: (zone: string | null, expression: string) => boolean;
 }
 
 /** The settings that are in force for the lines below them. */
@@ -270,7 +270,7 @@ function readEntry(line: string, settings: Settings, around: CrontabSurroundings
     return problem("the command is missing", "Write it after the schedule, as in 30 2 * * 1-5 COMMAND.");
   try {
     const { fixedTime } = parseCron(expression);
-    if (fixedTime !== isFixed && around.clockChanges(settings.zone))
+    if (fixedTime !== isFixed && around.clockChanges(settings.zone, expression))
       notes.push(
         fixedTime
           ? "at a change of the clock drover starts it once, as a time of the day; cron as often as the clock shows it"
@@ -317,6 +317,7 @@ function withCommand(
     shell: shell === "/bin/sh",
     cwd: home,
     env,
+    envPass: [],
     policy: { labels: ["crontab"], ...(jitterMs === 0 ? {} : { jitterMs }) },
     withheld,
   };

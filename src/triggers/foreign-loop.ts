@@ -4,7 +4,9 @@ import type { LoopPolicy } from "../core/loop.ts";
 /** When it is due. A cron expression without a zone is read in the host's. */
 export type ForeignSchedule =
   | { readonly kind: "cron"; readonly expression: string; readonly zone: string | null }
-  | { readonly kind: "interval"; readonly everyMs: number };
+  | { readonly kind: "interval"; readonly everyMs: number }
+  /** One instant of local time, as if it were UTC. */
+  | { readonly kind: "once"; readonly localMs: number; readonly zone: string | null };
 
 /** A loop as it was understood; it has not been checked against what this host has. */
 export interface ForeignLoop {
@@ -17,6 +19,8 @@ export interface ForeignLoop {
   /** Absolute; null is the user's own folder. */
   readonly cwd: string | null;
   readonly env: Readonly<Record<string, string>>;
+  /** Variables that are passed on from the daemon's environment. */
+  readonly envPass: readonly string[];
   /** What differs from the usual policy. */
   readonly policy: Partial<LoopPolicy>;
   /** Variables that hold secrets: they are not taken, and a person has to say where they come from. */

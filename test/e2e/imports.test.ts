@@ -1,5 +1,5 @@
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { ImportAnswer } from "../../src/ops/import-plan.ts";
 import { type Home, openHome } from "./drover.ts";
@@ -146,5 +146,74 @@ API_TOKEN=hunter2hunter2
     expect(await home.json(["import", "crontab", "tab"])).toMatchObject({ imported: true, counts: { new: 500 } });
     expect(await home.json(["status"])).toMatchObject({ next: null });
     expect(await home.json(["import", "crontab", "tab"])).toMatchObject({ counts: { new: 0, same: 500 } });
+  });
+});
+
+describe("import systemd", () => {
+  const put = (name: string, text: string): void => {
+    const file = join(home.folder, name);
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, text);
+  };
+  const own = ".config/systemd/user";
+
+  test("makes paused loops of the timers that a person wrote, with their drop-ins, and none twice", async () => {
+    put(
+      `${own}/backup.timer`,
+      "[Timer]\nOnCalendar=Mon..Fri 02:30\nPersistent=yes\n[Install]\nWantedBy=timers.target\n",
+    );
+    put(`${own}/backup.service`, '[Service]\nType=oneshot\nExecStart=/bin/echo "a b" %h\nTimeoutStartSec=1h\n');
+    put(`${own}/backup.timer.d/more.conf`, "[Timer]\nOnCalendar=Sun 04:00\nRandomizedDelaySec=5min\n");
+    put(`${own}/lost.timer`, "[Timer]\nOnCalendar=daily\n");
+    put(`${own}/form@.timer`, "[Timer]\nOnCalendar=daily\n");
+    put(`${own}/form@.service`, "[Service]\nExecStart=/bin/echo %i\n");
+    const dry = await home.json<ImportAnswer>(["import", "systemd", "--dry-run"]);
+    expect(dry).toMatchObject({ imported: false, counts: { new: 2, left: 1, problems: 0 } });
+    expect(await names()).toEqual([]);
+    expect(await home.json(["import", "systemd"])).toMatchObject({ imported: true });
+    expect(await names()).toEqual(["backup", "backup-2"]);
+    expect(await home.json(["loop", "show", "backup"])).toMatchObject({
+      status: "paused",
+      pausedReason: "imported from systemd",
+      schedule: { kind: "cron", expression: "30 2 * * 1-5", zone: "UTC" },
+      target: { argv: ["/bin/echo", "a b", home.folder], cwd: home.folder },
+      policy: { catchUp: "latest", jitterMs: 300_000, timeoutMs: 3_600_000, labels: ["systemd"] },
+    });
+    expect(await home.json(["import", "systemd"])).toMatchObject({ imported: false, counts: { new: 0, same: 2 } });
+
+    const { run } = await home.json<{ run: { id: string; status: string } }>(["loop", "run", "backup", "--wait"]);
+    expect(run.status).toBe("succeeded");
+    expect((await home.run(["logs", run.id])).out).toBe(`a b ${home.folder}\n`);
+
+    // By name; one of a form; what is not there is named, all of it.
+    expect(await home.json(["import", "systemd", "form@x", "--prefix", "old-"])).toMatchObject({
+      imported: true,
+      entries: [{ loop: { name: "old-form-x", argv: ["/bin/echo", "x"] } }],
+    });
+    expect(await home.refused(3, ["import", "systemd", "backup", "no1", "no2"])).toMatchObject({
+      code: "no_such_timer",
+      message: 'there is no timer "no1", "no2"',
+    });
+    expect(await home.refused(2, ["import", "systemd", "form@"])).toMatchObject({ path: "units" });
+  });
+
+  test("reads a file and a folder by path; a wrong trigger keeps all of it back", async () => {
+    put("units/a.timer", "[Timer]\nOnCalendar=*-*-* 25:00\nOnUnitActiveSec=1h\n");
+    put("units/a.service", "[Service]\nExecStart=/bin/true\n");
+    put("units/b.timer", "[Timer]\nOnCalendar=daily\nUnit=a.service\n");
+    const refused = await home.run(["import", "systemd", "units", "--json"]);
+    expect(refused.status).toBe(2);
+    const { entries, counts } = JSON.parse(refused.out) as ImportAnswer;
+    expect(counts).toMatchObject({ new: 2, problems: 1 });
+    expect(entries.find(({ kind }) => kind === "problem")).toMatchObject({ source: "a.timer", line: 2 });
+    expect(await names()).toEqual([]);
+    expect(await home.json(["import", "systemd", "units/b.timer"])).toMatchObject({ counts: { new: 1 } });
+    expect(await home.json(["import", "systemd", "units", "--skip-invalid"])).toMatchObject({
+      counts: { new: 1, same: 1 },
+    });
+    expect(await names()).toEqual(["a", "b"]);
+    expect(await home.refused(3, ["import", "systemd"])).toMatchObject({ code: "no_timers" });
+    put("units/masked.timer", "");
+    expect(await home.json(["import", "systemd", "units/masked.timer"])).toMatchObject({ counts: { left: 1 } });
   });
 });

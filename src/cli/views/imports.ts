@@ -1,10 +1,10 @@
 /** Imports for people: each line, and what was understood. */
-import type { ImportAnswer, ImportEntry } from "../../ops/import-plan.ts";
+import type { ImportAnswer, ImportedLoop, ImportEntry } from "../../ops/import-plan.ts";
 import type { LoopPolicy } from "../../core/loop.ts";
 import { formatDuration } from "../../core/duration.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine, wrap } from "../text.ts";
-import { plural, schedule } from "./words.ts";
+import { command, plural, schedule } from "./words.ts";
 
 /** Where the text of a line begins, behind its number. */
 const INDENT = 7;
@@ -79,12 +79,19 @@ function understood(entry: ImportEntry, screen: Screen): readonly string[] {
   }[outcome];
   const facts = [
     schedule(loop.schedule),
-    loop.shell ? "/bin/sh" : loop.argv[1] === "-c" ? loop.argv[0] : null,
+    runs(loop, entry.text),
     `in ${loop.cwd}`,
     loop.env.length === 0 ? null : `with ${loop.env.join(", ")}`,
     policyText(loop.policy as Partial<LoopPolicy>),
   ].filter((part) => part !== null && part !== "");
   return [...said("", head + facts.join("; "), outcome === "new" ? screen.good : plain, screen), ...more];
+}
+
+/** What it runs, where the line does not say it: of a line of a crontab only the shell is new. */
+function runs({ argv, shell }: ImportedLoop, text: string): string {
+  const [program = "", flag, script = ""] = argv;
+  if (flag === "-c" && argv.length === 3 && text.endsWith(script)) return program;
+  return command({ kind: "command", argv, shell });
 }
 
 function policyText(policy: Partial<LoopPolicy>): string {

@@ -55,6 +55,7 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "worktree.ls": async () => (await accounts()).treeTable,
   "worktree.rm": async () => (await accounts()).treeRemoved,
   "worktree.prune": async () => (await accounts()).pruned,
+  "import.systemd": async () => (await import("./imports.ts")).imported,
   "import.crontab": async () => (await import("./imports.ts")).imported,
   "limit.ls": async () => (await daemon()).limits,
   backup: async () => (await data()).backedUp,
