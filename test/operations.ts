@@ -1,5 +1,5 @@
 /** What operations can reach, for tests that give them a store of their own: agents that are installed, no outputs, no trees. */
-import type { AgentTools, OutputFiles, WorktreeTools } from "../src/ops/operation.ts";
+import type { AgentTools, Leftovers, OutputFiles, WorktreeTools } from "../src/ops/operation.ts";
 
 export const testOutput: OutputFiles = {
   read: async function* () {},
@@ -37,4 +37,12 @@ export const testTrees: WorktreeTools = {
   strays: async () => [],
   lacks: async () => false,
   isUnknown: async () => false,
+};
+
+/** Nothing is left over, and nothing is to be removed. */
+export const testLeftovers: Leftovers = {
+  attemptFolders: async () => [],
+  removeFolder: async () => {},
+  ofStore: async () => ({ unfinished: [], upgrades: [], replaced: [] }),
+  remove: async () => {},
 };

@@ -56,6 +56,12 @@ export const defaultLimits = {
   logCapBytes: 67_108_864,
   logHeadBytes: 4_194_304,
   logTailBytes: 16_777_216,
+  /** How long ended runs are kept, and how many of a loop are kept however old. */
+  retentionMs: 30 * 86_400_000,
+  retentionRuns: 20,
+  /** Ended runs looked at, and removed, in one transaction, and how often a round through all of them begins. */
+  retentionBatch: 100,
+  retentionRoundMs: 6 * 3_600_000,
   /** Backups of one reason that stay in `backups/`, where a backup is given no name. */
   backupsKept: 5,
   /** Free time of attempts' folders after their run ended. */

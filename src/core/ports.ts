@@ -473,6 +473,32 @@ export interface Stuck {
 
 export type Guarded = "done" | "superseded" | "already_ended";
 
+/** A place in history: the end of a run. */
+export interface HistoryPlace {
+  readonly at: Instant;
+  readonly id: string;
+}
+
+/** Which part of history is looked at. */
+export interface HistoryCut {
+  /** Only runs that ended longer ago. */
+  readonly ageMs: number;
+  /** The newest runs of each loop that stay, however old. */
+  readonly keep: number;
+  /** Runs looked at in one transaction. */
+  readonly limit: number;
+  /** Behind this one; null from the oldest on. */
+  readonly after: HistoryPlace | null;
+}
+
+/** What was found in one part. `next` is null at the end of what is old enough. */
+export interface HistoryPart {
+  readonly runs: number;
+  /** Old enough, and staying: among the last of their loop, or with a tree, a due hook, or a live run below them. */
+  readonly kept: number;
+  readonly next: HistoryPlace | null;
+}
+
 export interface Store {
   readonly hosts: {
     /** Registers this start of the host: a higher incarnation, its caps, status `up`. Answers the row as it was before. */
@@ -694,6 +720,10 @@ export interface Store {
     >;
     /** Ends, as lost, attempts of hosts that have been silent for the takeover time. */
     takeOver(input: { readonly hostId: string; readonly limits: Limits }): Promise<{ readonly taken: number }>;
+    /** Which of these attempts are known, and when each ended; null: it has not. */
+    among(input: {
+      readonly attemptIds: readonly string[];
+    }): Promise<readonly { readonly attemptId: string; readonly finishedAt: Instant | null }[]>;
     /** Which of these folders' attempts have ended, and when. */
     endedAmong(input: {
       readonly attemptIds: readonly string[];
@@ -788,6 +818,15 @@ export interface Store {
       readonly limit: number;
       readonly runId: string | null;
     }): Promise<{ readonly items: readonly EventRecord[]; readonly cursor: string | null }>;
+  };
+  readonly history: {
+    /** What `prune` would do with the same runs. */
+    prunable(input: HistoryCut): Promise<HistoryPart>;
+    /**
+     * Removes ended runs with their steps, attempts, events, receipts, labels and sessions. Their slots stay, folded into rows
+     * of several; those of a dynamic loop go with their runs.
+     */
+    prune(input: HistoryCut): Promise<HistoryPart>;
   };
   readonly restores: {
     /**

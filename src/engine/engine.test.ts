@@ -828,6 +828,37 @@ describe("hooks and the janitor", () => {
   });
 });
 
+describe("retention", () => {
+  test("ended runs go when their time is over, the last of a loop stay, and every instant keeps its outcome", async () => {
+    const stage = createStage({
+      limits: {
+        retentionMs: HOUR,
+        retentionRuns: 3,
+        retentionBatch: 2,
+        retentionRoundMs: 10 * MINUTE,
+        janitorMs: 10 * MINUTE,
+      },
+    });
+    await stage.start();
+    const { id: loopId } = await stage.addLoop({ kind: "interval", everyMs: 5 * MINUTE, anchorAt: 0 }, "work");
+    const runId = await stage.addRun("work");
+    await stage.until(ended(stage, runId));
+    await stage.run(50 * MINUTE);
+    const ids = () => stage.rows<{ id: string }>(sql`select id from runs order by id`).map(({ id }) => id);
+    expect(ids()).toContain(runId);
+    await stage.run(4 * HOUR);
+    expect(ids()).not.toContain(runId);
+    // One hour of runs, what one round takes, and what has come since the last round.
+    expect(ids().length).toBeLessThan(20);
+    await stage.store.loops.pause({ loopId, reason: null, limits: stage.limits });
+    await stage.run(3 * HOUR);
+    expect(ids()).toHaveLength(3);
+    const [slots] = stage.rows<{ n: number; rows: number }>(sql`select sum(count) as n, count(*) as rows from slots`);
+    expect(Number(slots?.n)).toBeGreaterThan(55);
+    expect(Number(slots?.rows)).toBeLessThanOrEqual(4);
+  });
+});
+
 describe("instants that were noticed late", () => {
   const every = { kind: "interval", everyMs: MINUTE, anchorAt: 0 } as const;
   const slots = (stage: Stage) =>

@@ -84,5 +84,6 @@ export async function storeContext(
     isRoot: world.isRoot,
     agents: world.agents,
     trees: world.trees,
+    leftovers: world.leftovers,
   };
 }

@@ -5,6 +5,7 @@ import type { CommandWorld } from "../cli/cli.ts";
 import type { StoreFiles } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
 import { hostIdOf } from "./host.ts";
+import { isAlive } from "../execution/leftovers.ts";
 import { requireState, takeLocks } from "./state.ts";
 
 type Copy = StoreFiles["copy"];
@@ -80,16 +81,6 @@ export async function restore(world: CommandWorld, request: Parameters<Restore>[
     return await putBack(world, file, request);
   } finally {
     for (const lock of locks) lock.release();
-  }
-}
-
-/** Whether a process is there, whoever's it is. */
-export function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return error instanceof Error && "code" in error && error.code === "EPERM";
   }
 }
 

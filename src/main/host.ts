@@ -2,7 +2,7 @@
 import { accessSync, constants, existsSync, readFileSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
-import type { AgentTools, OutputFiles, WorktreeTools } from "../ops/operation.ts";
+import type { AgentTools, Leftovers, OutputFiles, WorktreeTools } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
 import type { Settings } from "../ops/settings.ts";
 
@@ -156,5 +156,20 @@ export function worktreeTools(open: () => Promise<HostWorktrees>): WorktreeTools
     strays: async (known) => (await open()).strays(known),
     isUnknown: async (cwd) => (await open()).isUnknown(cwd),
     lacks: async (cwd, file) => (await open()).lacks(cwd, file),
+  };
+}
+
+/** What lies in the state folder and belongs to nothing any more. */
+export function leftoversOf(places: Places, settings: () => Promise<Settings>): Leftovers {
+  const open = () => import("../execution/leftovers.ts");
+  const here = async () => {
+    const { storeFileOf } = await import("../ops/settings.ts");
+    return { runs: places.runs, storeFile: storeFileOf((await settings()).store, places) };
+  };
+  return {
+    attemptFolders: async () => (await open()).attemptFolders(await here()),
+    removeFolder: async (name) => (await open()).removeAttemptFolder(await here(), name),
+    ofStore: async (keep) => (await open()).storeLeftovers(await here(), keep),
+    remove: async (path) => (await open()).removeLeftover(path),
   };
 }

@@ -9,7 +9,7 @@ import type { Settings } from "../ops/settings.ts";
 import { askWhereItListens, callerHere } from "./caller.ts";
 import { openContext } from "./context.ts";
 import { recordFault } from "./faults.ts";
-import { agentTools, findProgram, hostWorktrees, worktreeTools } from "./host.ts";
+import { agentTools, findProgram, hostWorktrees, leftoversOf, worktreeTools } from "./host.ts";
 import { requireState, takeLocks } from "./state.ts";
 
 /**
@@ -111,6 +111,7 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
     wait: (ms) => new Promise((done) => setTimeout(done, ms)),
     agents: agentTools(env, () => world.settings()),
     trees: worktreeTools(worktrees),
+    leftovers: leftoversOf(places, () => world.settings()),
     isRoot: process.getuid?.() === 0,
     get hasTerminal() {
       return process.stdin.isTTY === true && process.stdout.isTTY === true;

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { testAgents, testOutput, testTrees } from "../../test/operations.ts";
+import { testAgents, testLeftovers, testOutput, testTrees } from "../../test/operations.ts";
 import { AppError } from "../core/errors.ts";
 import { defaultLimits } from "../core/limits.ts";
 import type { AgentTarget } from "../core/target.ts";
@@ -64,6 +64,7 @@ beforeEach(() => {
     isRoot: false,
     agents: testAgents,
     trees: testTrees,
+    leftovers: testLeftovers,
   };
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));

@@ -62,6 +62,7 @@ export const emptyStore: Store = {
     toEnd: async () => [],
     takeOver: noChange,
     endedAmong: async () => [],
+    among: async () => [],
   },
   accounts: {
     add: noChange,
@@ -87,6 +88,7 @@ export const emptyStore: Store = {
   },
   stuck: { find: async () => [], newest: async () => null, release: noChange },
   events: { list: async () => ({ items: [], cursor: null }) },
+  history: { prunable: async () => ({ runs: 0, kept: 0, next: null }), prune: noChange },
   restores: { endLive: noChange, standDown: noChange },
   things: { resolve: async () => [], offer: async () => [] },
 };

@@ -316,6 +316,12 @@ export const operations: readonly Entry[] = [
     load: () => import("./restore-backup.ts"),
   },
   {
+    name: "gc",
+    where: "write",
+    summary: "Remove what is past its time: ended runs, logs, prompts, what was left half written",
+    load: () => import("./collect-garbage.ts"),
+  },
+  {
     name: "config.path",
     where: "local",
     summary: "Print where configuration, state, logs and the socket are",

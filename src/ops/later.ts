@@ -38,7 +38,6 @@ const later: { readonly [command: string]: string } = {
   "daemon.uninstall": "service installation",
   "daemon.logs": "service installation",
   export: "export",
-  gc: "retention by hand",
   "config.schema": "declarative files",
 };
 

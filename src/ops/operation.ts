@@ -90,6 +90,22 @@ export interface WorktreeTools {
   isUnknown(cwd: string): Promise<boolean>;
 }
 
+/** What lies in the state folder and belongs to nothing any more. */
+export interface Leftovers {
+  /** Folders of attempts, without those of live processes. */
+  attemptFolders(): Promise<
+    readonly { readonly name: string; readonly attemptId: string; readonly changedAt: Instant }[]
+  >;
+  removeFolder(name: string): Promise<void>;
+  /** Paths beside the store: half-written ones, copies before an upgrade beyond the newest `keep`, replaced stores. */
+  ofStore(keep: number): Promise<{
+    readonly unfinished: readonly string[];
+    readonly upgrades: readonly string[];
+    readonly replaced: readonly string[];
+  }>;
+  remove(path: string): Promise<void>;
+}
+
 /** What is known of the daemon where an operation runs. */
 export interface DaemonView {
   /** `none`: nobody fires schedules; `until_idle`: it serves what is queued and fires no schedules. */
@@ -110,6 +126,7 @@ export interface StoreContext extends Surroundings {
   /** Whether what this host starts is root. */
   readonly isRoot: boolean;
   readonly trees: WorktreeTools;
+  readonly leftovers: Leftovers;
 }
 
 export interface ActContext extends StoreContext {

@@ -104,6 +104,7 @@ async function emptyReading(world: World): Promise<OpenContext> {
       isRoot: world.isRoot,
       agents: world.agents,
       trees: world.trees,
+      leftovers: world.leftovers,
     },
     close: async () => {},
   };

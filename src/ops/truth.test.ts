@@ -4,7 +4,7 @@ import { defaultLimits } from "../core/limits.ts";
 import { loopPolicy } from "../core/loop.ts";
 import type { Schedule } from "../core/schedule.ts";
 import { commandTarget } from "../core/target.ts";
-import { testAgents, testOutput, testTrees } from "../../test/operations.ts";
+import { testAgents, testLeftovers, testOutput, testTrees } from "../../test/operations.ts";
 import { operations as table } from "../store/operations.ts";
 import { openMemoryStore } from "../store/sqlite.ts";
 import { operation as explainWhy } from "./explain-why.ts";
@@ -38,6 +38,7 @@ async function world(schedule: Schedule, policy: Readonly<Record<string, unknown
     isRoot: false,
     agents: testAgents,
     trees: testTrees,
+    leftovers: testLeftovers,
   };
   const target = commandTarget.parse({ kind: "command", argv: ["true"], cwd: "/" });
   const loop = await store.loops.add({

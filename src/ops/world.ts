@@ -1,6 +1,6 @@
 /** What surfaces are given by the composition root: the ways to this host's store and daemon. */
 import type { Instant } from "../core/ports.ts";
-import type { AgentTools, Build, Caller, Reach, StoreContext, WorktreeTools } from "./operation.ts";
+import type { AgentTools, Build, Caller, Leftovers, Reach, StoreContext, WorktreeTools } from "./operation.ts";
 import type { Places } from "./places.ts";
 import type { Settings } from "./settings.ts";
 
@@ -28,5 +28,6 @@ export interface World extends Reach {
   openWriting(caller: Caller): Promise<OpenContext | null>;
   readonly agents: AgentTools;
   readonly trees: WorktreeTools;
+  readonly leftovers: Leftovers;
   readonly isRoot: boolean;
 }

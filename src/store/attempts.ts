@@ -621,3 +621,10 @@ export const endedAmong = read("attempts.endedAmong", function* (input: { attemp
   );
   return rows.map((row) => ({ attemptId: row["id"] as string, finishedAt: row["finished_at"] as number }));
 });
+
+export const attemptsAmong = read("attempts.among", function* (input: { attemptIds: readonly string[] }): Steps<
+  { attemptId: string; finishedAt: number | null }[]
+> {
+  const rows = yield* all<Row>(sql`select id, finished_at from attempts where id in (${jsonList(input.attemptIds)})`);
+  return rows.map((row) => ({ attemptId: row["id"] as string, finishedAt: row["finished_at"] as number | null }));
+});

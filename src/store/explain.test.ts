@@ -269,6 +269,7 @@ describe("statements of the daemon", () => {
       ["attempts.toEnd", { hostId }],
       ["attempts.takeOver", { hostId, limits }],
       ["attempts.endedAmong", { attemptIds: ["a"] }],
+      ["attempts.among", { attemptIds: ["a"] }],
       ["hosts.renew", { hostId, incarnation: 1, leaseMs: 1 }],
       ["hosts.report", { hostId, incarnation: 1, status: "disk" }],
       ["runs.cancel", { runId: run.id, by: "p", reason: "r", limits }],
@@ -351,6 +352,10 @@ describe("statements of the daemon", () => {
     for (const name of ["named", "free"]) call("prompts.put", { digest: name, content: "", bytes: 1 });
     advance(2 * 86_400_000);
     call("prompts.collect", { limits });
+    // With runs that go, of a loop and of none.
+    const cut = { ageMs: 0, keep: 1, limit: 50, after: null };
+    call("history.prunable", cut);
+    expect(call<{ runs: number }>("history.prune", cut).runs).toBeGreaterThan(3);
     for (const status of [null, "running", "failed"] as const)
       for (const label of [null, "a"])
         call("runs.list", { loopId: null, status, label, since: 1, limit: 10, cursor: null });

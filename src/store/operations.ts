@@ -16,6 +16,7 @@ import {
 import { admissionPass, explainAdmission, removeLimit, setLimit, usage } from "./admission.ts";
 import {
   adoptAttempt,
+  attemptsAmong,
   attemptsToEnd,
   endedAmong,
   endingAttempt,
@@ -28,6 +29,7 @@ import {
 } from "./attempts.ts";
 import { applyDeclared, declaredLoops, declaredRest, ownedLoops } from "./declared.ts";
 import { listEvents } from "./events.ts";
+import { listPrunable, pruneHistory } from "./history.ts";
 import { joinHost, leaveHost, listHosts, renewHost, reportHost } from "./hosts.ts";
 import {
   addLoop,
@@ -105,6 +107,7 @@ export const operations = {
     toEnd: attemptsToEnd,
     takeOver,
     endedAmong,
+    among: attemptsAmong,
   },
   accounts: {
     add: addAccount,
@@ -130,6 +133,7 @@ export const operations = {
   },
   stuck: { find: findStuck, newest: newestInstant, release: releaseStuck },
   events: { list: listEvents },
+  history: { prunable: listPrunable, prune: pruneHistory },
   restores: { endLive, standDown },
   things: { resolve, offer },
 };

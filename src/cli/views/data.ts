@@ -71,3 +71,37 @@ export function restored(answer: Restored, screen: Screen): string {
       : "`drover up` starts the daemon; loops go on with their next instant. `drover runs --status cancelled` shows what was cancelled, `drover retry RUN` starts it again.\n";
   return `${lines}${dryRun ? "Nothing was changed.\n" : after}`;
 }
+
+interface Collected {
+  readonly runs: number;
+  readonly keptRuns: number;
+  readonly folders: number;
+  readonly orphans: number;
+  readonly prompts: number;
+  readonly files: readonly string[];
+  readonly replacedStores: readonly string[];
+  readonly more: boolean;
+  readonly dryRun: boolean;
+}
+
+export function collected(answer: Collected, screen: Screen): string {
+  const { runs, keptRuns, folders, orphans, prompts, files, replacedStores, more, dryRun } = answer;
+  const nothing = runs + folders + prompts + files.length === 0;
+  const pages = facts(
+    [
+      [dryRun ? "would go" : "gone", nothing ? "nothing is past its time" : plural(runs, "run")],
+      [
+        "folders",
+        folders === 0
+          ? null
+          : `${plural(folders, "folder")} of attempts${orphans === 0 ? "" : `, ${orphans} of no run`}`,
+      ],
+      ["prompts", prompts === 0 ? null : plural(prompts, "prompt")],
+      ...files.map((path) => ["file", inertLine(path)] as const),
+      ["kept", keptRuns === 0 ? null : `${plural(keptRuns, "old run")}: the last of a loop, or still needed`],
+      ...replacedStores.map((path) => ["replaced", `${inertLine(path)} stays; --replaced removes it`] as const),
+    ],
+    screen,
+  );
+  return `${pages}${more ? "There is more: ask again.\n" : ""}`;
+}

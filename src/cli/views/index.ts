@@ -60,6 +60,7 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "limit.ls": async () => (await daemon()).limits,
   backup: async () => (await data()).backedUp,
   restore: async () => (await data()).restored,
+  gc: async () => (await data()).collected,
   "config.path": async () => (await daemon()).places,
   "config.show": async () => (await daemon()).settings,
   "config.check": async () => (await daemon()).problems,
