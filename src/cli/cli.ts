@@ -312,7 +312,8 @@ function summarise({ run, exit }: Waited, screen: Screen): void {
   const why = run.error === null ? (run.reason === null ? "" : `: ${run.reason}`) : `: ${run.error.message}`;
   const paint = exit === 0 ? screen.good : screen.bad;
   const drawn = screen.redraws ? paint(run.status) : run.status;
-  process.stderr.write(`${run.id} ${drawn}${inertLine(`${took}${why}`)}\n`);
+  const mend = run.remedy === null ? "" : `mend: ${inertLine(run.remedy.words)}\n`;
+  process.stderr.write(`${run.id} ${drawn}${inertLine(`${took}${why}`)}\n${mend}`);
 }
 
 interface Interrupts {

@@ -192,6 +192,8 @@ export interface Column {
   readonly least?: number;
   /** Of the screen's width: a column that takes more gives first. */
   readonly share?: number;
+  /** The last column: its text goes on in further lines instead of being cut, below the row where there is no room beside it. */
+  readonly wraps?: boolean;
   /** Left out, the last such column first, when elastic columns would be cut below their least. */
   readonly spare?: boolean;
 }
@@ -223,6 +225,9 @@ export function table(
   const widths = head.map((column, index) =>
     Math.max(widthOf(column.title), ...cells.map((row) => widthOf(row[index]?.text ?? ""))),
   );
+  // One that goes on in further lines takes what is left.
+  for (const [index, column] of head.entries())
+    if (column.wraps === true) widths[index] = Math.min(widths[index] ?? 0, column.least ?? MIN_ELASTIC);
   let over = widths.reduce((sum, width) => sum + width + 2, -2) - screen.columns;
   const left = new Set<number>();
   const give = (index: number, least: number): void => {
@@ -251,6 +256,7 @@ export function table(
   for (const index of elastic) give(index, leastOf(index));
   for (const index of elastic) give(index, MIN_ELASTIC);
   for (const index of keys) give(index, MIN_ELASTIC);
+  const wrapped = head.findIndex((column) => column.wraps === true);
   const line = (row: readonly Cell[]): string =>
     row
       .flatMap((cell, index) => {
@@ -263,7 +269,23 @@ export function table(
       })
       .join("  ")
       .trimEnd();
-  return [head.map((column): Cell => ({ text: column.title, paint: screen.dim })), ...cells]
-    .map((row) => `${line(row)}\n`)
+  const body = [head.map((column): Cell => ({ text: column.title, paint: screen.dim })), ...cells];
+  if (wrapped === -1) return body.map((row) => `${line(row)}\n`).join("");
+  const before = widths.reduce((sum, width, index) => sum + (index < wrapped && !left.has(index) ? width + 2 : 0), 0);
+  const space = screen.columns - before;
+  const beside = space >= (head[wrapped]?.least ?? MIN_ELASTIC);
+  const indent = beside ? before : 4;
+  return body
+    .map((row, number) => {
+      const cell = row[wrapped];
+      const rest = line(row.filter((_, index) => index !== wrapped));
+      if (cell === undefined || cell.text === "") return `${rest}\n`;
+      const [first = "", ...more] = wrap(cell.text, Math.max(1, (screen.columns ?? 0) - indent));
+      const draw = (text: string): string => (cell.paint === undefined ? text : cell.paint(text));
+      const under = (text: string): string => `${" ".repeat(indent)}${draw(text)}\n`;
+      if (!beside) return number === 0 ? `${rest}\n` : `${rest}\n${[first, ...more].map(under).join("")}`;
+      const gap = " ".repeat(Math.max(0, before - widthOf(rest)));
+      return `${rest}${gap}${draw(first)}\n${more.map(under).join("")}`;
+    })
     .join("");
 }

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { LABEL_RULE, labelPattern } from "./label.ts";
 import { defaultLimits } from "./limits.ts";
 
 const durationMs = z
@@ -12,11 +13,7 @@ const positiveMs = z
 const hook = z.string().min(1, "a hook is empty").max(65_536, "a hook has at most 65536 characters").nullable();
 
 /** A label: what people filter by. */
-export const label = z
-  .string()
-  .trim()
-  .toLowerCase()
-  .regex(/^[a-z0-9][a-z0-9._:/-]{0,63}$/, "a label is up to 64 letters, digits and . _ : / -");
+export const label = z.string().trim().toLowerCase().regex(labelPattern, LABEL_RULE);
 
 /** How one run behaves, whatever started it. */
 export const runPolicy = z.strictObject({

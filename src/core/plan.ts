@@ -7,7 +7,23 @@ import type { Instant } from "./ports.ts";
 import { countBetween, instantsBetween, lastInstants, nextInstant, periodAt, type Schedule } from "./schedule.ts";
 
 /** Why instants were noticed late: the daemon was down, the host slept, the clock was stepped, or nothing that we know of. */
-export type LateCause = "down" | "asleep" | "clock_step" | "disk" | "store" | "late";
+export const lateCauses = ["down", "asleep", "clock_step", "disk", "store", "late"] as const;
+export type LateCause = (typeof lateCauses)[number];
+
+/** Why an instant starts nothing. Closed: `why` has a sentence for each. */
+export const slotReasons = [
+  ...lateCauses,
+  "overlap",
+  "queue_full",
+  "limit",
+  "edited",
+  "restored",
+  "paused",
+  "expired",
+  "finished",
+  "archived",
+] as const;
+export type SlotReason = (typeof slotReasons)[number];
 
 export interface PlanView {
   readonly loopId: string;
@@ -43,7 +59,7 @@ export interface PlannedSlot {
     | {
         readonly kind: "end";
         readonly outcome: "skipped" | "missed" | "coalesced";
-        readonly reason: string;
+        readonly reason: SlotReason;
         readonly into: Instant | null;
       };
 }
@@ -64,7 +80,7 @@ export function planDue(
   now: Instant,
   cause: LateCause,
   limits: Limits,
-  forbidPast: string | null = null,
+  forbidPast: SlotReason | null = null,
 ): Plan {
   const { policy } = view;
   const schedule: Schedule | null =
@@ -119,7 +135,7 @@ export function planDue(
   const ended = (
     at: Instant,
     outcome: "skipped" | "missed" | "coalesced",
-    reason: string,
+    reason: SlotReason,
     into: Instant | null = null,
   ): PlannedSlot => ({
     at,
@@ -173,7 +189,7 @@ function summary(
   until: Instant,
   now: Instant,
   outcome: "skipped" | "missed" | "coalesced",
-  reason: string,
+  reason: SlotReason,
   into: Instant | null = null,
 ): PlannedSlot[] {
   const count = countBetween(schedule, from, until);

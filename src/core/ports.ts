@@ -4,7 +4,8 @@ import type { AgentReading, AgentVerdict } from "./agent.ts";
 import type { Escape } from "./escape.ts";
 import type { Limits } from "./limits.ts";
 import type { LoopPolicy, RunPolicy } from "./loop.ts";
-import type { LateCause } from "./plan.ts";
+import type { LoopStatus } from "./loop-states.ts";
+import type { LateCause, Plan, SlotReason } from "./plan.ts";
 import type {
   AccountRecord,
   Assignment,
@@ -15,10 +16,11 @@ import type {
   OriginKind,
   RunRecord,
   RunTree,
+  SlotOutcome,
   SlotRecord,
   WorktreeRecord,
 } from "./records.ts";
-import type { EndedBy, LiveCounts, Outcome, RunStatus, StepStatus } from "./run.ts";
+import type { EndedBy, FailureClass, LiveCounts, Outcome, RunStatus, StepStatus } from "./run.ts";
 import type { Schedule } from "./schedule.ts";
 import type { AgentTarget, Provider, Target } from "./target.ts";
 
@@ -550,13 +552,32 @@ export interface Store {
     /** Deletes the loop and its slots; its runs stay. AppError conflict `loop_busy` while a run of it is at work. */
     remove(input: { readonly loopId: string }): Promise<void>;
     get(input: { readonly loopId: string }): Promise<LoopRecord | null>;
-    list(input: PageRequest & { readonly archived: boolean; readonly label: string | null }): Promise<Page<LoopRecord>>;
+    /**
+     * By name. With filters a page may hold fewer than were asked for and still have a next one.
+     */
+    list(
+      input: PageRequest & {
+        /** Also those that are archived. */
+        readonly archived: boolean;
+        readonly label: string | null;
+        readonly status?: readonly LoopStatus[] | null;
+        /** Those that are not archived and whose last run failed, or that their breaker has paused. */
+        readonly trouble?: "failing" | "tripped" | null;
+        readonly managedBy?: string | null;
+      },
+    ): Promise<Page<LoopRecord>>;
+    /** The plan that `planDue` would write for a loop now; null when there is no such loop. Nothing is changed by it. */
+    preview(input: {
+      readonly loopId: string;
+      readonly cause: LateCause;
+      readonly limits: Limits;
+    }): Promise<Plan | null>;
     /** Plans every due instant of at most `limits.planLoops` loops. `wakeAt` is the next time that a loop is due. */
     planDue(input: {
       readonly cause: LateCause;
       readonly limits: Limits;
       /** Records what is due as missed for this reason, and starts nothing. */
-      readonly forbidPast?: string;
+      readonly forbidPast?: SlotReason;
     }): Promise<{
       readonly loops: number;
       readonly runs: number;
@@ -571,10 +592,10 @@ export interface Store {
       readonly parentRunId: string | null;
       readonly limits: Limits;
     }): Promise<RunNowAnswer>;
-    /** The earliest next slot of all active loops. */
-    nextFire(
-      input: Record<string, never>,
-    ): Promise<{ readonly loopId: string; readonly name: string; readonly at: Instant } | null>;
+    /** The next slots of active loops, one of each, the earliest first. */
+    nextFires(input: {
+      readonly limit: number;
+    }): Promise<readonly { readonly loopId: string; readonly name: string; readonly at: Instant }[]>;
   };
   readonly declared: {
     /** The loops of these names that are not archived. */
@@ -593,7 +614,21 @@ export interface Store {
   };
   readonly slots: {
     /** Newest first. */
-    list(input: PageRequest & { readonly loopId: string }): Promise<Page<SlotRecord>>;
+    list(
+      input: PageRequest & {
+        readonly loopId: string;
+        /** Absent or null: any, also those whose run has not ended. */
+        readonly outcome?: readonly SlotOutcome[] | null;
+        /** Rows that reach into this time. */
+        readonly since?: Instant | null;
+        readonly until?: Instant | null;
+      },
+    ): Promise<Page<SlotRecord>>;
+    /** Missed instants of loops that are not archived, the latest first: rows that reach past `since`. */
+    missed(input: {
+      readonly since: Instant;
+      readonly limit: number;
+    }): Promise<readonly { readonly slot: SlotRecord; readonly loopId: string; readonly loop: string }[]>;
   };
   readonly runs: {
     add(input: RunDraft): Promise<{ readonly run: RunRecord; readonly repeated: boolean }>;
@@ -612,14 +647,31 @@ export interface Store {
       readonly limits: Limits;
     }): Promise<"requested" | "cancelled" | "already_ended">;
     get(input: { readonly runId: string }): Promise<RunTree | null>;
+    /**
+     * Newest first, stable while runs come and end. With filters that have no index of their own a page may hold fewer than
+     * were asked for, or none, and still have a next one.
+     */
     list(
       input: PageRequest & {
         readonly loopId: string | null;
-        readonly status: RunStatus | null;
+        readonly status: RunStatus | readonly RunStatus[] | null;
         readonly label: string | null;
+        /** By when they were queued; both ends are in it. */
         readonly since: Instant | null;
+        readonly until?: Instant | null;
+        readonly kind?: RunRecord["kind"] | null;
+        /** Of those that have ended: what their error is of. */
+        readonly class?: FailureClass | null;
+        /** Of those that have not: why they wait. */
+        readonly reason?: string | null;
       },
     ): Promise<Page<RunRecord>>;
+    /** What a run that waits for its turn waits for: some of the runs of its loop that were let in and have not ended. */
+    beforeTurn(input: {
+      readonly runId: string;
+    }): Promise<readonly { readonly id: string; readonly status: RunStatus; readonly startedAt: Instant | null }[]>;
+    /** How many milliseconds the newest runs took that ended well: of the same loop; without one, of the same work. */
+    durationsLike(input: { readonly runId: string; readonly limit: number }): Promise<readonly number[]>;
     /** Live runs by status, and how many of those that are not at work only a person lets go on. */
     counts(input: Record<string, never>): Promise<LiveCounts>;
     /** Runs whose hooks are due on this host. */
@@ -791,7 +843,11 @@ export interface Store {
     get(input: { readonly runId: string }): Promise<WorktreeRecord | null>;
     /** Those that are there, newest first; of one host unless null. */
     list(
-      input: PageRequest & { readonly hostId: string | null },
+      input: PageRequest & {
+        readonly hostId: string | null;
+        /** Only those of ended runs that are kept for what they hold. */
+        readonly kept?: boolean;
+      },
     ): Promise<Page<WorktreeRecord & { readonly runStatus: RunStatus | null }>>;
     /** Of ended runs of this host and not looked at since. */
     toTidy(input: { readonly hostId: string; readonly limit: number }): Promise<readonly WorktreeRecord[]>;
@@ -816,7 +872,9 @@ export interface Store {
     list(input: {
       readonly after: string | null;
       readonly limit: number;
+      /** Only those of a run, or of a loop itself. */
       readonly runId: string | null;
+      readonly loopId?: string | null;
     }): Promise<{ readonly items: readonly EventRecord[]; readonly cursor: string | null }>;
   };
   readonly history: {
@@ -842,9 +900,9 @@ export interface Store {
     standDown(input: { readonly hostId: string | null }): Promise<void>;
   };
   readonly things: {
-    /** Ids that an id, a prefix, a suffix or a unique name may mean; at most `limit`. An attempt's id, whole, means its run. */
+    /** Ids that an id, a prefix, a suffix or a unique name may mean; at most `limit`. An attempt's or a step's id, whole, means its run. */
     resolve(input: {
-      readonly kind: "loop" | "run" | "attempt";
+      readonly kind: "loop" | "run" | "attempt" | "step";
       readonly ref: string;
       readonly limit: number;
     }): Promise<readonly { readonly id: string; readonly name: string | null }[]>;

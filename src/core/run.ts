@@ -78,6 +78,13 @@ export type FailureClass = (typeof failureClasses)[number];
 export const endedBy = ["self", "timeout", "idle", "exit_timer", "cancel", "stop", "fence"] as const;
 export type EndedBy = (typeof endedBy)[number];
 
+/** Why a step waits for a time or for a person; `timer`: its start was put off. Closed: `why` has a sentence for each. */
+export const waitReasons = ["retry", "timer", "disk", "limit", "account", "capacity", "program"] as const;
+export type WaitReason = (typeof waitReasons)[number];
+/** Why a step is not in the queue yet: earlier runs of its loop have not ended, or its loop is paused. */
+export const heldReasons = ["turn", "paused"] as const;
+export type HeldReason = (typeof heldReasons)[number];
+
 export type AttemptEvent = "start" | "run" | "adopt" | "succeed" | "fail" | "time_out" | "cancel" | "lose" | "fence";
 
 const ends = {
@@ -240,7 +247,7 @@ export interface AttemptEnd {
       | { readonly event: "return" }
       | {
           readonly event: "wait";
-          readonly reason: "retry" | "disk" | "limit" | "account" | "capacity" | "program";
+          readonly reason: Exclude<WaitReason, "timer">;
           /** null: a person's release of the account wakes it. */
           readonly wakeAt: Instant | null;
         }

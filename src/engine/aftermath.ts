@@ -68,7 +68,16 @@ export function createAftermath({ ports, limits, weather }: AftermathOptions): A
     const { judgement, ending, report, written, said, output, unmet } = found;
     const { target } = life.assignment.run;
     const isOwnProgram = target.kind === "agent" && target.command !== null;
-    const evidence = { judgement, ending, left: report?.left ?? 0, outputFault: output.fault, unmet, isOwnProgram };
+    const evidence = {
+      judgement,
+      ending,
+      left: report?.left ?? 0,
+      outputFault: output.fault,
+      unmet,
+      isOwnProgram,
+      program: target.kind === "agent" ? (target.command?.[0] ?? target.provider) : target.argv[0],
+      cwd: life.tree?.path ?? target.cwd,
+    };
     const verdict = said === null ? classify(evidence) : classifyAgent(evidence, said, said.closed);
     const times = judgement.kind === "ended" ? judgement : null;
     const began = judgement.kind !== "never_started";

@@ -16,8 +16,9 @@ const ending = (by: EndWish["by"], killed = 1, inherited = false): Ending => ({
   signalledAt: AT - 5,
   killed,
 });
+const what = { program: "pyton", cwd: "/work" };
 const judge = (evidence: Partial<Evidence> & Pick<Evidence, "judgement">) =>
-  classify({ ending: null, left: 0, outputFault: null, unmet: null, ...evidence });
+  classify({ ending: null, left: 0, outputFault: null, unmet: null, ...what, ...evidence });
 
 describe("what ended by itself", () => {
   test.each([
@@ -32,9 +33,14 @@ describe("what ended by itself", () => {
     expect(judge({ judgement: ended(exit) })).toMatchObject({ ...outcome, endedBy: "self" });
   });
 
-  test.each(["nocwd", "nocmd", "noexec"] as const)("%s is not found, and counted", (fault) => {
+  test.each([
+    ["nocwd", what, "the working directory does not exist or cannot be entered: /work"],
+    ["nocmd", what, "the command was not found: pyton is not on the PATH of the daemon"],
+    ["nocmd", { program: "/opt/x" }, "the command was not found: there is no /opt/x"],
+    ["noexec", what, "the command cannot be executed: pyton"],
+  ] as const)("%s of %o is not found, counted, and says what was looked for", (fault, given, message) => {
     const judgement = { ...ended(127), fault } as Evidence["judgement"];
-    expect(judge({ judgement })).toMatchObject({ kind: "failed", class: "not_found" });
+    expect(judge({ judgement, ...given })).toMatchObject({ kind: "failed", class: "not_found", message });
   });
 
   test("success needs evidence: an output that is none and an expectation that does not hold fail it", () => {
@@ -198,12 +204,23 @@ describe("the end of an agent", () => {
     ["folder vanished", { ...ended(125), fault: "nocwd" } as never, null, silent, false, "failed", "not_found"],
     ["never started", { kind: "never_started", why: "no ticket" }, null, silent, false, "never_started", "lost"],
   ])("one that %s", (_, judgement, ending, said, closed, kind, of) => {
-    const verdict = classifyAgent({ judgement, ending, left: 0, outputFault: null, unmet: null }, said, closed);
+    const verdict = classifyAgent(
+      { judgement, ending, left: 0, outputFault: null, unmet: null, ...what },
+      said,
+      closed,
+    );
     expect([verdict.kind, verdict.class]).toEqual([kind, of]);
   });
 
   test("its output and what was expected are looked at only where it is done", () => {
-    const seen = { judgement: ended(0), ending: null, left: 0, outputFault: "it is no JSON", unmet: "no commit" };
+    const seen = {
+      judgement: ended(0),
+      ending: null,
+      left: 0,
+      outputFault: "it is no JSON",
+      unmet: "no commit",
+      ...what,
+    };
     expect(classifyAgent(seen, ok, true)).toMatchObject({ class: "output_invalid" });
     expect(classifyAgent({ ...seen, outputFault: null }, ok, true)).toMatchObject({ class: "check_failed" });
     expect(classifyAgent(seen, limited, true)).toMatchObject({ class: "rate_limited" });
@@ -212,14 +229,25 @@ describe("the end of an agent", () => {
   test("B-120 a provider's program that vanished is away, one of the work's own is not found", () => {
     const judgement = { ...ended(127), fault: "nocmd" } as never;
     const of = (isOwnProgram: boolean) =>
-      classifyAgent({ judgement, ending: null, left: 0, outputFault: null, unmet: null, isOwnProgram }, silent, false);
+      classifyAgent(
+        { judgement, ending: null, left: 0, outputFault: null, unmet: null, ...what, isOwnProgram },
+        silent,
+        false,
+      );
     expect(of(false)).toMatchObject({ kind: "failed", class: "spawn", programAway: true });
     expect(of(true)).toMatchObject({ kind: "failed", class: "not_found" });
     expect(of(true)).not.toHaveProperty("programAway");
   });
 
   test("what could not be ended is said with either end", () => {
-    const seen = { judgement: ended(143), ending: by({ by: "stop" }), left: 2, outputFault: null, unmet: null };
+    const seen = {
+      judgement: ended(143),
+      ending: by({ by: "stop" }),
+      left: 2,
+      outputFault: null,
+      unmet: null,
+      ...what,
+    };
     expect(classifyAgent(seen, ok, true).message).toBe("forced exit: too long; 2 of its processes could not be ended");
     expect(classifyAgent(seen, silent, false).message).toContain("2 of its processes could not be ended");
   });

@@ -33,6 +33,9 @@ export interface Evidence {
   readonly outputFault: string | null;
   /** The first expectation that does not hold. */
   readonly unmet: string | null;
+  /** What was to be started, and where: told when it could not be. */
+  readonly program: string;
+  readonly cwd: string;
   /** Of an agent: its program is the work's own, as a command is; absent: it is its provider's. */
   readonly isOwnProgram?: boolean;
 }
@@ -70,7 +73,7 @@ export function isOurs({ judgement, ending }: Pick<Evidence, "judgement" | "endi
   return judgement.kind === "orphan" || (judgement.kind === "lost" && judgement.why === "exit_unknown");
 }
 
-function judged({ judgement, ending, outputFault, unmet }: Evidence): Verdict {
+function judged({ judgement, ending, outputFault, unmet, program, cwd }: Evidence): Verdict {
   const self = { endedBy: "self", exitStatus: null, signal: null } as const;
   switch (judgement.kind) {
     case "never_started": {
@@ -104,7 +107,7 @@ function judged({ judgement, ending, outputFault, unmet }: Evidence): Verdict {
           kind: "failed",
           class: "not_found",
           exitStatus: judgement.exit,
-          message: faultWords[judgement.fault],
+          message: faultWords[judgement.fault](program, cwd),
         };
       if (ending !== null && endedByUs(judgement, ending)) return endedFor(ending, judgement.exit);
       return byItself(judgement.exit, outputFault, unmet);
@@ -186,11 +189,16 @@ function endedFor({ wish }: Ending, exit: number | null): Verdict {
   }
 }
 
-const faultWords = {
-  nocwd: "the working directory does not exist or cannot be entered",
-  nocmd: "the command was not found",
-  noexec: "the command cannot be executed",
-} as const;
+type Fault = NonNullable<Extract<Judgement, { kind: "ended" }>["fault"]>;
+
+const faultWords: { readonly [F in Fault]: (program: string, cwd: string) => string } = {
+  nocwd: (_, cwd) => `the working directory does not exist or cannot be entered: ${cwd}`,
+  nocmd: (program) =>
+    program.includes("/")
+      ? `the command was not found: there is no ${program}`
+      : `the command was not found: ${program} is not on the PATH of the daemon`,
+  noexec: (program) => `the command cannot be executed: ${program}`,
+};
 
 const lostWords = {
   host_restarted: "the host was restarted before its end was recorded",

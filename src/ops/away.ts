@@ -8,13 +8,14 @@ import { MAX_PAGE } from "./page.ts";
 export async function awayRuns(store: Store, loopId: string | null): Promise<readonly RunRecord[]> {
   const { items } = await store.runs.list({
     loopId,
-    status: "waiting",
+    status: null,
+    reason: "program",
     label: null,
     since: null,
     limit: MAX_PAGE,
     cursor: null,
   });
-  return items.filter(({ reason }) => reason === "program");
+  return items;
 }
 
 /** What was found in the program's place. */

@@ -26,6 +26,19 @@ import { anything, boolean, instant, integer, listOf, nullable, object, oneOf, t
 export const iso = (at: Instant): string => new Date(at).toISOString();
 const isoOrNull = (at: Instant | null): string | null => (at === null ? null : iso(at));
 
+/** What mends something. */
+export interface Remedy {
+  /** The end of a sentence, with the command in it. */
+  readonly words: string;
+  /** A command line that does it, or the last part of it; null where none does. */
+  readonly command: string | null;
+  /** The file that has to be edited first; null where none has. */
+  readonly file: string | null;
+}
+export const remedyShape: Shape = nullable(
+  object({ words: string, command: nullable(string), file: nullable(string) }),
+);
+
 /** A note that does not make an answer wrong: what to do is in the hint. */
 export interface Warning {
   readonly code: string;
@@ -195,6 +208,10 @@ const usageShape = nullable(
 );
 
 export interface RunTreeDocument extends RunDocument {
+  /** What mends a run that has failed or timed out. */
+  readonly remedy: Remedy | null;
+  /** How long it usually takes; null where no other one like it has ended well. */
+  readonly usualMs: number | null;
   readonly steps: readonly StepDocument[];
 }
 
@@ -283,6 +300,8 @@ export interface RunSurroundings {
   readonly head: string | null;
   readonly hostNames: ReadonlyMap<string, string>;
   readonly pathOf: (folder: string, stream: "stdout" | "stderr") => string;
+  readonly remedy: Remedy | null;
+  readonly usualMs: number | null;
 }
 
 const usageOf = (attempt: AttemptRecord): Usage | null =>
@@ -373,12 +392,16 @@ export function toRunTreeDocument(tree: RunTree, around: RunSurroundings): RunTr
     ...toRunDocument(tree.run, around.head),
     usage: summedUsage(tree.attempts.map(usageOf).filter((one) => one !== null)),
     worktree: tree.worktree == null ? null : toWorktreeDocument(tree.worktree),
+    remedy: around.remedy,
+    usualMs: around.usualMs,
     steps: tree.steps.map((step) => toStepDocument(step, tree.attempts, around)),
   };
 }
 
 const runTreeKeys = {
   ...runKeys,
+  remedy: remedyShape,
+  usualMs: nullable(integer),
   steps: listOf(
     object({
       key: string,
@@ -624,11 +647,21 @@ export function toSlotDocument(slot: SlotRecord): SlotDocument {
   };
 }
 
+export const slotOutcomes = [
+  "succeeded",
+  "failed",
+  "timed_out",
+  "cancelled",
+  "skipped",
+  "missed",
+  "coalesced",
+] as const satisfies readonly SlotRecord["outcome"][];
+
 export const slotShape: Shape = object({
   at: instant,
   untilAt: instant,
   count: integer,
-  outcome: nullable(oneOf(["succeeded", "failed", "timed_out", "cancelled", "skipped", "missed", "coalesced"])),
+  outcome: nullable(oneOf(slotOutcomes)),
   reason: nullable(string),
   coalescedInto: nullable(instant),
   runId: nullable(string),

@@ -256,6 +256,30 @@ export function choice<const C extends readonly string[]>(
   return field(about, traits, { schema: { enum: choices }, read: check, check, choices }, choices.join("|"));
 }
 
+/** Some of these: on the command line one each time, or several with commas; in JSON a list, or one by itself. */
+export function choices<const C extends readonly string[]>(
+  about: string,
+  all: C,
+  traits: Traits = {},
+): Field<readonly C[number][] | undefined> {
+  const one = choice(about, all, traits);
+  const check = (value: unknown, path: string): readonly C[number][] => {
+    const given = Array.isArray(value) ? (value as readonly unknown[]) : [value];
+    if (given.length === 0) throw badInput(path, `${path} is an empty list`, `Choose from ${all.join(", ")}.`);
+    const checked = given.flatMap((each) => one.check(each, path) ?? []);
+    return [...new Set(checked)];
+  };
+  const read = (given: string, path: string, _reading: Reading, before: Json | undefined): Json => [
+    ...((before as readonly Json[] | undefined) ?? []),
+    ...check(
+      given.split(",").map((part) => part.trim()),
+      path,
+    ),
+  ];
+  const schema = { anyOf: [{ enum: all }, { type: "array", items: { enum: all } }] };
+  return field(about, traits, { schema, read, check, choices: all, many: true }, `${all.join("|")}[,...]`);
+}
+
 /** A list of texts: on the command line one each time, or several with commas where `commas` says so. */
 export function texts(
   about: string,

@@ -71,7 +71,7 @@ export const operations: readonly Entry[] = [
     summary: "Add a loop: a schedule, what to run, and how",
     load: () => import("./add-loop.ts"),
   },
-  { name: "loop.ls", where: "read", summary: "List loops", load: () => import("./list-loops.ts") },
+  { name: "loop.ls", where: "read", summary: "List loops by name", load: () => import("./list-loops.ts") },
   {
     name: "loop.show",
     where: "read",
@@ -175,7 +175,7 @@ export const operations: readonly Entry[] = [
   {
     name: "why",
     where: "read",
-    summary: "Say in one sentence why something waits, was skipped, was missed, failed or ran",
+    summary: "Say in one sentence why something waits, was skipped, was missed, failed or ran, and what mends it",
     load: () => import("./explain-why.ts"),
   },
   { name: "events", where: "read", summary: "Print the change feed", load: () => import("./watch-events.ts") },

@@ -1,6 +1,8 @@
+import { loopStatuses } from "../core/loop-states.ts";
 import { awayRuns } from "./away.ts";
 import { loopKeys, toLoopDocument } from "./documents.ts";
-import { flag, text } from "./fields.ts";
+import { choices, flag, text } from "./fields.ts";
+import { labelField } from "./list-filters.ts";
 import { defineOperation } from "./operation.ts";
 import { pageFields, pageRequest } from "./page.ts";
 import { nullable, object, pageOf, string } from "./shape.ts";
@@ -8,10 +10,16 @@ import { nullable, object, pageOf, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "loop.ls",
   where: "read",
-  summary: "List loops",
+  summary: "List loops by name",
   input: {
     archived: flag("also those that are archived"),
-    label: text("only loops with this label", { placeholder: "K" }),
+    status: choices("only loops with this status, or one of these", loopStatuses),
+    failing: flag("only loops whose last run failed"),
+    label: labelField("only loops with this label"),
+    file: text("only loops that were applied from this file, as `loop show` names it", {
+      placeholder: "FILE",
+      completes: "file",
+    }),
     ...pageFields(50),
   },
   output: pageOf(
@@ -21,12 +29,21 @@ export const operation = defineOperation({
       waitsForProgram: nullable(string),
     }),
   ),
-  cli: { examples: ["loop ls", "loop ls --archived --json"] },
+  cli: {
+    excludes: [["archived", "failing"]],
+    examples: ["loop ls", "loop ls --failing", "loop ls --status paused --json"],
+    notes: [
+      "--status and --label look through 5000 loops for a page: it may hold fewer than --limit and have a next one.",
+    ],
+  },
   async run({ store }, input) {
     const { items, next } = await store.loops.list({
       ...pageRequest(input),
       archived: input.archived,
       label: input.label ?? null,
+      status: input.status ?? null,
+      trouble: input.failing ? "failing" : null,
+      managedBy: input.file ?? null,
     });
     const away = await awayRuns(store, null);
     return {

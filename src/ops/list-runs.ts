@@ -1,11 +1,9 @@
-import { AppError } from "../core/errors.ts";
-import { parseDuration } from "../core/duration.ts";
-import type { Instant } from "../core/ports.ts";
 import type { RunRecord } from "../core/records.ts";
-import { runStatuses } from "../core/run.ts";
+import { failureClasses, heldReasons, isFinal, runStatuses, waitReasons } from "../core/run.ts";
 import { type RunDocument, runShape, toRunDocument } from "./documents.ts";
-import { badInput, choice, text } from "./fields.ts";
+import { badInput, choice, choices, text } from "./fields.ts";
 import { findLoop } from "./find.ts";
+import { labelField, spanOf, timeField } from "./list-filters.ts";
 import { defineOperation, type StoreContext } from "./operation.ts";
 import { pageFields, pageRequest } from "./page.ts";
 import { shownHead } from "./run-answer.ts";
@@ -17,22 +15,50 @@ export const operation = defineOperation({
   summary: "List runs, newest first",
   input: {
     loop: text("only runs of this loop", { placeholder: "LOOP", completes: "loop" }),
-    status: choice("only runs with this status", runStatuses),
-    label: text("only runs with this label", { placeholder: "K" }),
-    since: text("only runs queued since: 2h, or a time", { placeholder: "T" }),
+    status: choices("only runs with this status, or one of these", runStatuses),
+    kind: choice("only runs of commands, or of agents", ["command", "agent"]),
+    class: choice("only runs that failed with this class", failureClasses, { placeholder: "CLASS" }),
+    reason: choice("only runs that wait for this reason", [...waitReasons, ...heldReasons]),
+    label: labelField("only runs with this label"),
+    since: timeField("only runs queued since"),
+    until: timeField("only runs queued until"),
     ...pageFields(50),
   },
   output: pageOf(runShape),
-  cli: { examples: ["runs", "runs --status failed --since 1d", "runs --loop fetch --json"] },
+  cli: {
+    examples: ["runs", "runs --status failed,timed_out --since 1d", "runs --loop fetch --json", "runs --reason limit"],
+    notes: [
+      "Pages stay in step while runs come and end: give --cursor the `next` of the page before.",
+      "--kind, --class, and --label beside another filter look through 5000 runs for a page: it may hold fewer than --limit and have a next one.",
+    ],
+  },
   async run(context, input) {
-    const { store } = context;
+    const { store, clock, hostZone } = context;
+    const { class: failure = null, reason = null } = input;
     const loopId = input.loop === undefined ? null : (await findLoop(store, input.loop, "--loop")).id;
+    if (failure !== null && reason !== null)
+      throw badInput(
+        "--reason",
+        "a run that waits has not failed yet: --class and --reason leave nothing",
+        "Give one of the two.",
+        "contradiction",
+      );
+    // What failed has ended, and what waits has not: that is where it is looked for.
+    const asked = input.status ?? null;
+    const status =
+      failure !== null
+        ? (asked ?? runStatuses.filter(isFinal)).filter((one) => isFinal(one) && one !== "succeeded")
+        : asked;
+    if (status !== null && status.length === 0) return { items: [], next: null };
     const { items, next } = await store.runs.list({
       ...pageRequest(input),
+      ...(await spanOf(input, { now: clock.now(), hostZone })),
       loopId,
-      status: input.status ?? null,
+      status,
       label: input.label ?? null,
-      since: input.since === undefined ? null : await readSince(input.since, context.clock.now(), context.hostZone),
+      kind: input.kind ?? null,
+      class: failure,
+      reason,
     });
     return { items: await Promise.all(items.map((run) => toDocument(context, run))), next };
   },
@@ -42,25 +68,4 @@ export const operation = defineOperation({
 async function toDocument(context: StoreContext, run: RunRecord): Promise<RunDocument> {
   const tree = run.target.kind === "agent" ? await context.store.runs.get({ runId: run.id }) : null;
   return toRunDocument(run, tree === null ? null : await shownHead(context, tree));
-}
-
-/** A duration back from now, or a time. Errors: AppError invalid `bad_time`. */
-async function readSince(given: string, now: Instant, hostZone: string): Promise<Instant> {
-  try {
-    return now - parseDuration(given, "--since");
-  } catch (error) {
-    if (!(error instanceof AppError)) throw error;
-    const { parseTime } = await import("../core/schedule.ts"); // not a duration: a time, or refused as one
-    try {
-      return parseTime(given, { now, hostZone, path: "--since" });
-    } catch (wrong) {
-      if (!(wrong instanceof AppError) || /^[\d+]/.test(given)) throw wrong;
-      throw badInput(
-        "--since",
-        wrong.message,
-        "Write how far back, as in 2h or 1d for since this time yesterday, or a time as in 2026-05-01T02:30.",
-        wrong.code,
-      );
-    }
-  }
 }

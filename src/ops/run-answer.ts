@@ -5,8 +5,10 @@ import type { PromptRef } from "../core/target.ts";
 import { HEAD_BYTES, headOf } from "./agent-target.ts";
 import { type RunTreeDocument, type RunSurroundings, toRunTreeDocument } from "./documents.ts";
 import type { StoreContext } from "./operation.ts";
+import type { Remedy } from "./documents.ts";
+import { usualMs } from "./usual.ts";
 
-type Reached = Pick<StoreContext, "store" | "output">;
+type Reached = Pick<StoreContext, "store" | "output" | "agents">;
 
 /** A run as it is shown. */
 export async function answerRun(context: Reached, tree: RunTree): Promise<RunTreeDocument> {
@@ -20,7 +22,23 @@ async function surroundingsOf(context: Reached, tree: RunTree): Promise<RunSurro
     head: await shownHead(context, tree),
     hostNames: new Map(hosts.map((host) => [host.id, host.name])),
     pathOf: (folder, stream) => output.pathOf(folder, stream),
+    remedy: await remedyOfRun(context, tree),
+    usualMs: await usualMs(store, tree.run.id),
   };
+}
+
+/** What mends a run that has failed; null for one that has not. */
+async function remedyOfRun(context: Pick<StoreContext, "store" | "agents">, tree: RunTree): Promise<Remedy | null> {
+  const { status, loopId, accountWish } = tree.run;
+  if (status !== "failed" && status !== "timed_out") return null;
+  const { store } = context;
+  const { remedyForRun } = await import("./remedy.ts"); // most runs need none
+  return remedyForRun(
+    context,
+    tree,
+    loopId === null ? null : await store.loops.get({ loopId }),
+    accountWish === null ? null : await store.accounts.get({ accountId: accountWish }),
+  );
 }
 
 /** A longer prompt is not read for its first line. */
@@ -28,7 +46,7 @@ const READ_BYTES = 1024 * 1024;
 
 /** The first line of an agent's prompt without what its attempts had as secrets; null where that is not known. */
 export async function shownHead(
-  { store, output }: Reached,
+  { store, output }: Pick<Reached, "store" | "output">,
   { run, attempts }: Pick<RunTree, "run" | "attempts">,
 ): Promise<string | null> {
   if (run.target.kind !== "agent") return null;

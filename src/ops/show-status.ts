@@ -1,4 +1,5 @@
 import { iso, type Warning, warningShape } from "./documents.ts";
+import { attention } from "./attention.ts";
 import { awayRuns, awayWords } from "./away.ts";
 import { inWords } from "./fault-words.ts";
 import { shortOfDisk } from "./free-disk.ts";
@@ -9,6 +10,8 @@ import { type DaemonView, defineOperation } from "./operation.ts";
 import { storeFileOf, withoutPassword } from "./settings.ts";
 import { instant, integer, listOf, nullable, object, oneOf, string } from "./shape.ts";
 
+/** Next fires that are told. */
+const UPCOMING = 5;
 /** Runs that are named one by one; one cause has them all wait. */
 const AWAY_SHOWN = 5;
 
@@ -31,6 +34,8 @@ export const operation = defineOperation({
     /** `forPerson`: those of the queued and waiting ones that only a person lets go on. */
     runs: object({ running: integer, queued: integer, waiting: integer, forPerson: integer }),
     next: nullable(object({ loop: string, at: instant })),
+    /** The next fires, of each loop one; the first of them is `next`. */
+    upcoming: listOf(object({ loop: string, at: instant })),
     warnings: listOf(warningShape),
   }),
   cli: { examples: ["status", "status --json"] },
@@ -46,15 +51,17 @@ export const operation = defineOperation({
           .map(async (run) => ({ run, words: await awayWords(store, run.id) })),
       ),
       counts: await store.runs.counts({}),
-      next: await store.loops.nextFire({}),
+      upcoming: await store.loops.nextFires({ limit: UPCOMING }),
+      attention: await attention(store, context.clock.now()),
       accounts: await store.accounts.list({}),
       providers: await store.accounts.providerHolds({}),
       host: (await store.hosts.list({})).find((host) => host.id === hostId) ?? null,
     }));
     const warnings: Warning[] = [];
+    const next = seen?.upcoming[0] ?? null;
     const mode: DaemonView["mode"] = health?.mode ?? "none";
     // Whoever holds the lock may well fire, even when it does not answer.
-    if (seen?.next != null && holder === null) warnings.push(...notFiring({ mode }));
+    if (next !== null && holder === null) warnings.push(...notFiring({ mode }));
     const counts = seen?.counts ?? { running: 0, queued: 0, waiting: 0, forPerson: 0 };
     const isAway = health === null && holder === null;
     if (isAway && counts.forPerson > 0)
@@ -64,7 +71,7 @@ export const operation = defineOperation({
         hint: "Do what is said below, then: drover up",
       });
     const working = counts.running + counts.queued;
-    if (isAway && seen?.next == null && working > 0 && leftToRun(counts) > 0)
+    if (isAway && next === null && working > 0 && leftToRun(counts) > 0)
       warnings.push({
         code: "daemon_down",
         message: "no daemon is running: what is queued does not start",
@@ -108,6 +115,7 @@ export const operation = defineOperation({
         message: `the run ${run.id}${run.loopName === null ? "" : ` of ${run.loopName}`} waits because its agent's program is not there: ${words}`,
         hint: `Install it, or put it where the daemon's PATH leads; drover why ${run.id}`,
       });
+    warnings.push(...(seen?.attention ?? []));
     const short = await shortOfDisk(places.state, settings.limits.minFreeBytes);
     if (short !== null || seen?.host?.status === "disk")
       warnings.push({
@@ -133,7 +141,8 @@ export const operation = defineOperation({
         status: seen?.host?.status ?? null,
       },
       runs: counts,
-      next: seen?.next == null ? null : { loop: seen.next.name, at: iso(seen.next.at) },
+      next: next === null ? null : { loop: next.name, at: iso(next.at) },
+      upcoming: (seen?.upcoming ?? []).map(({ name, at }) => ({ loop: name, at: iso(at) })),
       warnings,
     };
   },

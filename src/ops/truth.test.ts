@@ -151,7 +151,9 @@ test("without a daemon, a loop and its slots say so", async () => {
     sentence: "No daemon fires it: `drover up` starts one. It is active and was due 30s ago.",
   });
   expect(await explainWhy.run(down, { thing: `a@${time(1)}` })).toMatchObject({
-    sentence: "It was due 30s ago and is not recorded yet: no daemon is running.",
+    sentence: "It was due 30s ago and is not recorded yet: no daemon is running. As things stand it will be started.",
+    facts: { planned: "run" },
+    remedy: { command: "drover up" },
   });
   const shown = await showLoop.run(down, { loop: "a" });
   expect(shown.warnings).toMatchObject([{ code: "not_firing", hint: "drover up" }]);

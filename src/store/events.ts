@@ -19,8 +19,18 @@ const cursorOf = (row: Row): string =>
  */
 export const listEvents = read(
   "events.list",
-  function* (input: { after: string | null; limit: number; runId: string | null }): Steps<Feed> {
-    const of = input.runId === null ? sql`` : sql`and subject_kind = 'run' and subject_id = ${input.runId}`;
+  function* (input: {
+    after: string | null;
+    limit: number;
+    runId: string | null;
+    loopId?: string | null;
+  }): Steps<Feed> {
+    const of =
+      input.runId !== null
+        ? sql`and subject_kind = 'run' and subject_id = ${input.runId}`
+        : input.loopId != null
+          ? sql`and subject_kind = 'loop' and subject_id = ${input.loopId}`
+          : sql``;
     if (input.after === "now") {
       const newest = yield* all<Row>(
         sql`select ${feedMajor} as feed_major, id as feed_minor from events where ${feedSettled} order by ${feedNewest} limit 1`,

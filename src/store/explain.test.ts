@@ -31,6 +31,8 @@ const SMALL = [
   "list",
   // A bounded part of the live runs.
   "live",
+  // A walk along an index, cut off by a limit.
+  "walked",
 ];
 /** A scan of one of these partial or ordered indexes is bounded by what is live, or by the statement's limit. */
 const BOUNDED = [
@@ -50,9 +52,15 @@ const BOUNDED = [
   "runs_in_turn",
   "loops_asleep",
   "slots_open",
+  "loops_failing",
+  "loops_tripped",
 ];
 /** Indexes of all that ever was. Who walks one takes rows in its order up to a limit of its own, and leaves none out on the way. */
 const HISTORY = ["runs_recent", "runs_of_loop", "runs_ended", "runs_ended_of_loop", "runs_suffix", "runs_done_by_hand"];
+
+/** Walks over what grows, of which none may be followed by a sort. */
+const GROWS =
+  /^(SEARCH|SCAN) \w+ USING (COVERING )?INDEX (runs_of_loop|runs_recent|runs_ended|runs_ended_of_loop|runs_waiting|sqlite_autoindex_run_labels_1|sqlite_autoindex_slots_1|loops_listed)\b/;
 
 const target = commandOf(["true"]);
 const outcome = outcomeOf({ kind: "failed", class: "exit", exitStatus: 1, startedAt: 1 });
@@ -118,7 +126,7 @@ function walksOf(connection: ReturnType<typeof openSqlite>, text: string): strin
 
 /** What people look at, by the operations that it asks. */
 const LOOKS =
-  /^(?:runs\.(?:list|counts|get)|loops\.(?:list|get|nextFire)|slots\.list|events\.list|things\.resolve|accounts\.list|worktrees\.list|admission\.usage)/;
+  /^(?:runs\.(?:list|counts|get|beforeTurn|durationsLike)|loops\.(?:list|get|nextFires|preview)|slots\.(?:list|missed)|events\.list|things\.resolve|accounts\.list|worktrees\.list|admission\.usage)/;
 
 interface PlanNode {
   readonly "Node Type": string;
@@ -277,10 +285,17 @@ describe("statements of the daemon", () => {
       ["runs.counts", {}],
       ["runs.hooksDue", { hostId, limit: 5 }],
       ["runs.hooksDone", { runId: run.id, note: null }],
-      ["loops.nextFire", {}],
+      ["loops.nextFires", { limit: 5 }],
       ["events.list", { after: null, limit: 5, runId: null }],
       ["events.list", { after: null, limit: 5, runId: run.id }],
       ["events.list", { after: "now", limit: 5, runId: null }],
+      ["events.list", { after: null, limit: 5, runId: null, loopId: "l" }],
+      ["runs.beforeTurn", { runId: run.id }],
+      ["runs.durationsLike", { runId: run.id, limit: 20 }],
+      ["slots.missed", { since: 1, limit: 5 }],
+      ["loops.list", { limit: 5, cursor: null, archived: false, label: null, trouble: "failing" }],
+      ["loops.list", { limit: 5, cursor: null, archived: false, label: null, trouble: "tripped" }],
+      ["worktrees.list", { hostId: null, limit: 5, cursor: null, kept: true }],
       ["things.resolve", { kind: "run", ref: "abc", limit: 5 }],
       ...(["loop", "run"] as const).flatMap((kind) =>
         ["any", "active", "archived", "live", "ended"].flatMap((which) =>
@@ -392,6 +407,44 @@ describe("statements of the daemon", () => {
       "runs_of_loop to its end",
       "runs_of_loop to its end",
     ]);
+  });
+
+  const each = <T>(...values: readonly T[]): readonly T[] => values;
+
+  test("each combination of a list's filters walks along an index, in the order of the page", () => {
+    const { call, texts, connection } = explained();
+    const page = { limit: 10, cursor: null };
+    for (const loopId of each(null, "l"))
+      for (const status of each(null, ["failed"], ["running"], ["failed", "timed_out"], ["queued", "failed"]))
+        for (const label of each(null, "a"))
+          for (const rest of each({}, { kind: "agent" }, { class: "exit" }, { reason: "limit" }))
+            call("runs.list", { ...page, loopId, status, label, since: 1, until: 2, ...rest });
+    for (const archived of each(true, false))
+      for (const rest of each({}, { status: ["paused"] }, { managedBy: "f" }, { trouble: "failing" }))
+        for (const label of each(null, "a")) call("loops.list", { ...page, archived, label, ...rest });
+    for (const outcome of each(null, ["missed", "skipped"]))
+      call("slots.list", { ...page, loopId: "l", outcome, since: 1, until: 2 });
+    const wrong: string[] = [];
+    for (const [text, name] of texts) {
+      const count = text.split("?").length - 1;
+      const values = Array.from({ length: count }, () => null);
+      const { rows } = connection.query(`explain query plan ${text}`, values, 0);
+      const steps = rows as { parent: number; detail: string }[];
+      for (const { detail, parent } of steps) {
+        const [, how, , , index = ""] = /^(SEARCH|SCAN) (r|l|s|loops) USING (COVERING )?INDEX (\w+)/.exec(detail) ?? [];
+        // Whole tables in order, from a place of their own key on: the page's limit ends that.
+        const bounded = how === "SEARCH" || ["loops_listed", "loops_failing", ...BOUNDED].includes(index);
+        if (/^SCAN (r|l|s|loops)\b/.test(detail) && !bounded) wrong.push(`${name}: ${detail}\n    ${text}`);
+        // A sort right behind such a walk would read all that it could reach. What is live of a loop is sorted: it is no history.
+        const sorts = /TEMP B-TREE FOR (LAST TERM OF )?ORDER BY/.test(detail);
+        const history = steps.find(
+          (one) => one.parent === parent && GROWS.test(one.detail) && !one.detail.includes(" at=?"),
+        );
+        if (sorts && history !== undefined) wrong.push(`${name}: ${history.detail}, ${detail}\n    ${text}`);
+      }
+    }
+    expect(wrong).toEqual([]);
+    expect(texts.size).toBeGreaterThan(60);
   });
 
   test("a scan is seen", () => {

@@ -2,7 +2,14 @@
 import { AppError, ensure } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import { loopTable } from "../core/loop-states.ts";
-import { planDue as decide, type LateCause, type Plan, type PlannedSlot, type PlanView } from "../core/plan.ts";
+import {
+  planDue as decide,
+  type LateCause,
+  type Plan,
+  type PlannedSlot,
+  type PlanView,
+  type SlotReason,
+} from "../core/plan.ts";
 import type { LoopChange, LoopDraft, Page, PageRequest, RunNowAnswer } from "../core/ports.ts";
 import type { LoopRecord } from "../core/records.ts";
 import { nextInstant, type Schedule } from "../core/schedule.ts";
@@ -21,10 +28,10 @@ import {
   type Context,
   type Steps,
 } from "./operation.ts";
-import { pageOf, readCursor } from "./page.ts";
+import { pageOf, pageOfWalk, readCursor, WALK } from "./page.ts";
 import { toLoop, type LoopRow, type Row } from "./rows.ts";
 import { cancelOn, deskFor, digestOf, letIn, newRun, nextWake, parentOf, toTurn } from "./runs.ts";
-import { forUpdate, jsonList, skipLocked, sql, storeNow, type Sql } from "./sql.ts";
+import { forUpdate, join, jsonList, skipLocked, sql, storeNow, type Sql } from "./sql.ts";
 
 // --- planning --------------------------------------------------------------------------------------------------------
 
@@ -233,7 +240,7 @@ const wakeOf = (
 export const planDueLoops = operation(
   "loops.planDue",
   function* (
-    input: { cause: LateCause; limits: Limits; forbidPast?: string },
+    input: { cause: LateCause; limits: Limits; forbidPast?: SlotReason },
     ctx,
   ): Steps<{ loops: number; runs: number; wakeAt: number | null; more: boolean; now: number }> {
     const { cause, limits } = input;
@@ -656,35 +663,97 @@ export const getLoop = read("loops.get", function* (input: { loopId: string }): 
   return row === undefined ? null : toLoop(row);
 });
 
-export const listLoops = read(
-  "loops.list",
-  function* (input: PageRequest & { archived: boolean; label: string | null }): Steps<Page<LoopRecord>> {
-    const [name, id] = readCursor(input.cursor, ["string", "string"]) ?? ["", ""];
-    const size = input.limit + 1;
-    const archived = input.archived ? sql`is not null` : sql`is null`;
-    // The list of labels is JSON text; the quotes make a label whole, and labels hold no wildcard but `_`, checked again below.
-    const label = input.label === null ? sql`` : sql`and policy like ${`%"${input.label}"%`}`;
-    const rows = yield* all<Row>(
-      sql`select * from loops where (name, id) > (${name}, ${id}) and archived_at ${archived} ${label} order by name, id limit ${size}`,
+interface ListLoops extends PageRequest {
+  /** Rows that are looked through for a page; absent: `WALK`. */
+  readonly walk?: number;
+  /** Also those that are archived. */
+  readonly archived: boolean;
+  readonly label: string | null;
+  readonly status?: readonly LoopRow["status"][] | null;
+  /** Only those whose last run failed, or that their breaker has paused. */
+  readonly trouble?: "failing" | "tripped" | null;
+  /** Only those that were read from this file. */
+  readonly managedBy?: string | null;
+}
+
+/** By name. Where a filter has no index of its own, at most `WALK` loops are looked through for a page. */
+export const listLoops = read("loops.list", function* (input: ListLoops): Steps<Page<LoopRecord>> {
+  const [name, id] = readCursor(input.cursor, ["string", "string"]) ?? ["", ""];
+  const { label, status, managedBy, trouble } = input;
+  const size = input.limit + 1;
+  const most = input.walk ?? WALK;
+  const kept = input.archived && trouble == null ? sql`1 = 1` : sql`l.archived_at is null`;
+  const where =
+    trouble === "failing"
+      ? sql`l.failure_streak > 0 and ${kept}`
+      : trouble === "tripped"
+        ? sql`l.breaker_at is not null and ${kept}`
+        : managedBy == null
+          ? kept
+          : sql`l.managed_by = ${managedBy} and ${kept}`;
+  const rest: Sql[] = [];
+  if (trouble != null && managedBy != null) rest.push(sql`walked.managed_by = ${managedBy}`);
+  // The list of labels is JSON text; the quotes make a label whole, and labels hold no wildcard but `_`, checked again below.
+  if (label !== null) rest.push(sql`walked.policy like ${`%"${label}"%`}`);
+  if (status != null)
+    rest.push(
+      sql`(${join(
+        status.map((one) => sql`walked.status = ${one}`),
+        " or ",
+      )})`,
     );
-    const page = pageOf(rows.map(toLoop), input.limit, (loop) => [loop.name, loop.id]);
-    return input.label === null
-      ? page
-      : { ...page, items: page.items.filter((loop) => loop.policy.labels.includes(input.label ?? "")) };
+  const keyOf = (loop: LoopRow) => [loop.name, loop.id] as const;
+  if (rest.length === 0) {
+    const rows = yield* all<Row>(
+      sql`select l.* from loops l where ${where} and (l.name, l.id) > (${name}, ${id}) order by l.name, l.id limit ${size}`,
+    );
+    return pageOf(rows.map(toLoop), input.limit, keyOf);
+  }
+  const walked = sql`select l.* from loops l where ${where} and (l.name, l.id) > (${name}, ${id}) order by l.name, l.id limit ${most}`;
+  const [rows, counted, last] = yield* many<[Row, { n: number }, { name: string; id: string }]>(
+    sql`select walked.* from (${walked}) as walked where ${join(rest, " and ")} order by walked.name, walked.id limit ${size}`,
+    sql`select count(*) as n from (${walked}) as walked`,
+    sql`select name, id from (${walked}) as walked order by name desc, id desc limit 1`,
+  );
+  const end = last[0];
+  const reached = end === undefined || Number(counted[0]?.n ?? 0) < most ? null : [end.name, end.id];
+  const page = pageOfWalk(rows.map(toLoop), input.limit, keyOf, reached);
+  return label === null ? page : { ...page, items: page.items.filter((loop) => loop.policy.labels.includes(label)) };
+});
+
+/** The plan that `planDue` would write for a loop now. Nothing is changed by it. */
+export const previewLoop = read(
+  "loops.preview",
+  function* (input: { loopId: string; cause: LateCause; limits: Limits }): Steps<Plan | null> {
+    const [clock, rows] = yield* many<[{ now: number }, Row]>(
+      readInstant,
+      sql`select * from loops where id = ${input.loopId}`,
+    );
+    const row = rows[0];
+    if (row === undefined) return null;
+    const loop = toLoop(row);
+    const load = (yield* loadsOf([loop.id])).get(loop.id);
+    ensure(load, "the loop has its load");
+    return decide(viewOf(loop, load), clock[0]?.now ?? 0, input.cause, input.limits);
   },
 );
 
-export const nextFire = read("loops.nextFire", function* (_: Record<string, never>): Steps<{
-  loopId: string;
-  name: string;
-  at: number;
-} | null> {
-  const row = yield* one<Row>(
-    sql`select id, name, next_at from loops where status = 'active' and archived_at is null and next_at is not null order by next_at, id limit 1`,
+interface Fire {
+  readonly loopId: string;
+  readonly name: string;
+  readonly at: number;
+}
+
+/** The next slots of active loops, one of each, the earliest first. */
+export const nextFires = read("loops.nextFires", function* (input: { limit: number }): Steps<Fire[]> {
+  const rows = yield* all<Row>(
+    sql`select id, name, next_at from loops where status = 'active' and archived_at is null and next_at is not null order by next_at, id limit ${input.limit}`,
   );
-  return row === undefined
-    ? null
-    : { loopId: row["id"] as string, name: row["name"] as string, at: row["next_at"] as number };
+  return rows.map((row) => ({
+    loopId: row["id"] as string,
+    name: row["name"] as string,
+    at: row["next_at"] as number,
+  }));
 });
 
 // --- running by hand -------------------------------------------------------------------------------------------------

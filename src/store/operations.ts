@@ -38,18 +38,30 @@ import {
   editLoop,
   getLoop,
   listLoops,
-  nextFire,
+  nextFires,
   pauseLoop,
   planDueLoops,
+  previewLoop,
   removeLoop,
   renameLoop,
   resumeLoop,
   runLoopNow,
   unarchiveLoop,
 } from "./loops.ts";
-import { addRun, cancelRun, countRuns, getRun, hooksDone, hooksDue, listRuns, retryRun } from "./runs.ts";
+import {
+  addRun,
+  cancelRun,
+  countRuns,
+  durationsLike,
+  getRun,
+  hooksDone,
+  hooksDue,
+  listRuns,
+  retryRun,
+  runsBeforeTurn,
+} from "./runs.ts";
 import type { StoreOf } from "./operation.ts";
-import { listSlots } from "./slots.ts";
+import { listSlots, missedSlots } from "./slots.ts";
 import { wakeSteps } from "./steps.ts";
 import { findStuck, newestInstant, releaseStuck } from "./stuck.ts";
 import { collectPrompts, getPrompt, putPrompt } from "./prompts.ts";
@@ -80,16 +92,19 @@ export const operations = {
     list: listLoops,
     planDue: planDueLoops,
     runNow: runLoopNow,
-    nextFire,
+    nextFires,
+    preview: previewLoop,
   },
   declared: { loops: declaredLoops, owned: ownedLoops, rest: declaredRest, apply: applyDeclared },
-  slots: { list: listSlots },
+  slots: { list: listSlots, missed: missedSlots },
   runs: {
     add: addRun,
     retry: retryRun,
     cancel: cancelRun,
     get: getRun,
     list: listRuns,
+    beforeTurn: runsBeforeTurn,
+    durationsLike,
     counts: countRuns,
     hooksDue,
     hooksDone,

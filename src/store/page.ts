@@ -2,6 +2,12 @@
 import { AppError } from "../core/errors.ts";
 import type { Page } from "../core/ports.ts";
 
+/**
+ * Rows that are looked through for one page where a filter has no index of its own. A page may then hold fewer rows than
+ * were asked for, or none, and still have a next one.
+ */
+export const WALK = 5_000;
+
 type Key = readonly (string | number)[];
 
 const encode = (key: Key): string => Buffer.from(JSON.stringify(key)).toString("base64url");
@@ -34,4 +40,13 @@ export function pageOf<T>(rows: readonly T[], limit: number, keyOf: (row: T) => 
   const items = rows.slice(0, limit);
   const last = items.at(-1);
   return { items, next: rows.length > limit && last !== undefined ? encode(keyOf(last)) : null };
+}
+
+/**
+ * The page out of those rows of a walk that were wanted, at most one more than it holds.
+ * @param reached key of the last row that was looked at where there may be more behind it; null where there are none
+ */
+export function pageOfWalk<T>(rows: readonly T[], limit: number, keyOf: (row: T) => Key, reached: Key | null): Page<T> {
+  const page = pageOf(rows, limit, keyOf);
+  return page.next !== null || reached === null ? page : { ...page, next: encode(reached) };
 }

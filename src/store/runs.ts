@@ -12,7 +12,7 @@ import { afterRun } from "../core/run-end.ts";
 import { accountOf, promptOf, type Target } from "../core/target.ts";
 import { journal, type Journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, type Context, type Steps } from "./operation.ts";
-import { pageOf, readCursor } from "./page.ts";
+import { pageOf, pageOfWalk, readCursor, WALK } from "./page.ts";
 import {
   toAttempt,
   toLoop,
@@ -24,7 +24,7 @@ import {
   type RunRow,
   type StepRow,
 } from "./rows.ts";
-import { forUpdate, sql, type Sql } from "./sql.ts";
+import { forUpdate, join, sql, type Sql } from "./sql.ts";
 
 export const digestOf = (value: unknown): string => createHash("sha256").update(JSON.stringify(value)).digest("hex");
 
@@ -473,33 +473,138 @@ export const getRun = read("runs.get", function* (input: { runId: string }): Ste
 });
 
 interface ListRuns extends PageRequest {
+  /** Rows that are looked through for a page; absent: `WALK`. */
+  readonly walk?: number;
   readonly loopId: string | null;
-  readonly status: RunStatus | null;
+  readonly status: RunStatus | readonly RunStatus[] | null;
   readonly label: string | null;
   readonly since: number | null;
+  readonly until?: number | null;
+  readonly kind?: RunRecord["kind"] | null;
+  readonly class?: FailureClass | null;
+  readonly reason?: string | null;
 }
 
-/** One text for each combination of filters, so that each can use its index. */
+/**
+ * Where a listing walks: each text has an index that gives its rows in order, so that none is looked at that is older than
+ * the page. Together they hold every run that may be wanted.
+ */
+function walksOf(input: ListRuns, at: number, id: string): Sql[] {
+  const { loopId, label } = input;
+  const from = (queuedAt: Sql, runId: Sql): Sql =>
+    sql`(${queuedAt}, ${runId}) < (${at}, ${id}) and ${queuedAt} >= ${input.since ?? 0} and ${queuedAt} <= ${input.until ?? Number.MAX_SAFE_INTEGER}`;
+  const ofRun = from(sql`r.queued_at`, sql`r.id`);
+  const order = sql`order by r.queued_at desc, r.id desc`;
+  if (label !== null)
+    return [
+      sql`select l.run_id as id, l.queued_at as queued_at from run_labels l where l.label = ${label} and ${from(sql`l.queued_at`, sql`l.run_id`)}
+          order by l.queued_at desc, l.run_id desc`,
+    ];
+  const walk = (where: Sql): Sql =>
+    sql`select r.id as id, r.queued_at as queued_at from runs r where ${where} and ${ofRun} ${order}`;
+  if (input.reason != null) return [walk(sql`r.reason = ${input.reason} and r.finished_at is null`)];
+  const loop = loopId === null ? null : sql`r.loop_id = ${loopId}`;
+  if (input.status === null) return [walk(loop ?? sql`1 = 1`)];
+  const statuses = statusesOf(input.status);
+  return statuses.flatMap((one) => {
+    const ended = isFinal(one);
+    const word = sql`r.status = ${one} and r.finished_at ${ended ? sql`is not null` : sql`is null`}`;
+    if (loop === null) return [walk(word)];
+    // What is live of one loop is in two indexes, of which neither is history.
+    return ended
+      ? [walk(sql`${loop} and ${word}`)]
+      : [walk(sql`${loop} and r.waits_turn = 0 and ${word}`), walk(sql`${loop} and r.waits_turn = 1 and ${word}`)];
+  });
+}
+
+const statusAmong = (statuses: readonly RunStatus[]): Sql =>
+  sql`(${join(
+    statuses.map((one) => sql`r.status = ${one}`),
+    " or ",
+  )})`;
+
+const statusesOf = (status: RunStatus | readonly RunStatus[]): readonly RunStatus[] =>
+  typeof status === "string" ? [status] : status;
+
+/** What a walk does not answer by itself: each row is looked at. null: nothing is left to ask. */
+function restOf({ loopId, label, status, kind, reason, class: failure }: ListRuns): Sql | null {
+  const asked: Sql[] = [];
+  if (label !== null || reason != null) {
+    if (loopId !== null) asked.push(sql`r.loop_id = ${loopId}`);
+    if (status !== null) asked.push(statusAmong(statusesOf(status)));
+  }
+  // Not by its index: the walk comes first.
+  if (label !== null && reason != null) asked.push(sql`coalesce(r.reason, '') = ${reason} and r.finished_at is null`);
+  if (kind != null) asked.push(sql`r.kind = ${kind}`);
+  // Errors are documents of ours, whose class stands first.
+  if (failure != null) asked.push(sql`r.error like ${`{"class":"${failure}",%`}`);
+  return asked.length === 0 ? null : join(asked, " and ");
+}
+
+const keyOf = (run: RunRecord) => [run.queuedAt, run.id] as const;
+
+/** Newest first; where a filter has no index of its own, at most `WALK` rows are looked through for a page. */
 export const listRuns = read("runs.list", function* (input: ListRuns): Steps<Page<RunRecord>> {
   const [at, id] = readCursor(input.cursor, ["number", "string"]) ?? [Number.MAX_SAFE_INTEGER, "~"];
-  const since = input.since ?? 0;
   const size = input.limit + 1;
-  const ended = input.status !== null && isFinal(input.status);
-  const status =
-    input.status === null
-      ? sql``
-      : ended
-        ? sql`and r.status = ${input.status} and r.finished_at is not null`
-        : sql`and r.status = ${input.status} and r.finished_at is null`;
-  const loop = input.loopId === null ? sql`` : sql`and r.loop_id = ${input.loopId}`;
-  const query =
-    input.label === null
-      ? sql`select r.* from runs r where (r.queued_at, r.id) < (${at}, ${id}) and r.queued_at >= ${since} ${loop} ${status} order by r.queued_at desc, r.id desc limit ${size}`
-      : sql`select r.* from run_labels l join runs r on r.id = l.run_id
-            where l.label = ${input.label} and (l.queued_at, l.run_id) < (${at}, ${id}) and l.queued_at >= ${since} ${loop} ${status}
-            order by l.queued_at desc, l.run_id desc limit ${size}`;
-  const rows = yield* all<Row>(query);
-  return pageOf(rows.map(toRun), input.limit, (run) => [run.queuedAt, run.id]);
+  const walks = walksOf(input, at, id);
+  const rest = restOf(input);
+  const most = rest === null ? size : (input.walk ?? WALK);
+  if (walks.length === 0) return { items: [], next: null };
+  const newest = (walk: Sql): Sql => sql`select * from (${walk} limit ${most}) as walked`;
+  const walked =
+    walks.length === 1
+      ? newest(walks[0] as Sql)
+      : sql`select * from (${join(walks.map(newest), " union all ")}) as walked order by queued_at desc, id desc limit ${most}`;
+  if (rest === null) {
+    const rows = yield* all<Row>(
+      sql`select r.* from (${walked}) as walked join runs r on r.id = walked.id order by walked.queued_at desc, walked.id desc limit ${size}`,
+    );
+    return pageOf(rows.map(toRun), input.limit, keyOf);
+  }
+  const [rows, counted, last] = yield* many<[Row, { n: number }, { queued_at: number; id: string }]>(
+    sql`select r.* from (${walked}) as walked join runs r on r.id = walked.id where ${rest} order by walked.queued_at desc, walked.id desc limit ${size}`,
+    sql`select count(*) as n from (${walked}) as walked`,
+    sql`select queued_at, id from (${walked}) as walked order by queued_at, id limit 1`,
+  );
+  const end = last[0];
+  const reached = end === undefined || Number(counted[0]?.n ?? 0) < most ? null : [Number(end.queued_at), end.id];
+  return pageOfWalk(rows.map(toRun), input.limit, keyOf, reached);
+});
+
+/** The runs that one which waits for its turn has to wait for: those of its loop that were let in and have not ended, a few of them. */
+export const runsBeforeTurn = read("runs.beforeTurn", function* (input: { runId: string }): Steps<
+  { id: string; status: RunStatus; startedAt: number | null }[]
+> {
+  const rows = yield* all<Row>(
+    sql`select b.id as id, b.status as status, b.started_at as started_at from runs r
+        join runs b on b.loop_id = r.loop_id and b.finished_at is null and b.waits_turn = 0
+        where r.id = ${input.runId} order by b.id limit 5`,
+  );
+  return rows.map((row) => ({
+    id: row["id"] as string,
+    status: row["status"] as RunStatus,
+    startedAt: row["started_at"] as number | null,
+  }));
+});
+
+/** How long the newest runs took that ended well: of the same loop; of a run without one, of the same work. Newest first. */
+export const durationsLike = read("runs.durationsLike", function* (input: { runId: string; limit: number }): Steps<
+  number[]
+> {
+  const run = yield* one<Row>(sql`select loop_id, definition_digest from runs where id = ${input.runId}`);
+  if (run === undefined) return [];
+  const loopId = run["loop_id"] as string | null;
+  const alike =
+    loopId === null
+      ? sql`r.definition_digest = ${run["definition_digest"] as string} and r.loop_id is null and r.status = 'succeeded'`
+      : sql`r.loop_id = ${loopId} and r.status = 'succeeded'`;
+  const rows = yield* all<{ started_at: number; finished_at: number }>(
+    sql`select r.started_at as started_at, r.finished_at as finished_at from runs r
+        where ${alike} and r.finished_at is not null and r.started_at is not null and r.id <> ${input.runId}
+        order by r.queued_at desc, r.id desc limit ${input.limit}`,
+  );
+  return rows.map((row) => Math.max(0, row.finished_at - row.started_at));
 });
 
 export const countRuns = read("runs.counts", function* (_: Record<string, never>): Steps<LiveCounts> {

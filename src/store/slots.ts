@@ -1,10 +1,22 @@
 /** Slots: what became of each scheduled instant. Written with the plan of their loop and with the end of their run. */
 import type { Page, PageRequest } from "../core/ports.ts";
-import type { SlotRecord } from "../core/records.ts";
-import { all, read, type Steps } from "./operation.ts";
-import { pageOf, readCursor } from "./page.ts";
+import type { SlotOutcome, SlotRecord } from "../core/records.ts";
+import { all, many, read, type Steps } from "./operation.ts";
+import { pageOf, pageOfWalk, readCursor, WALK } from "./page.ts";
 import type { Row } from "./rows.ts";
-import { sql } from "./sql.ts";
+import { join, sql } from "./sql.ts";
+
+interface ListSlots extends PageRequest {
+  /** Rows that are looked through for a page; absent: `WALK`. */
+  readonly walk?: number;
+  readonly loopId: string;
+  readonly outcome?: readonly SlotOutcome[] | null;
+  readonly since?: number | null;
+  readonly until?: number | null;
+}
+
+const columns = sql`s.at as at, s.until_at as until_at, s.count as count, s.outcome as outcome, s.reason as reason, s.coalesced_into as coalesced_into,
+  s.run_id as run_id, s.late_ms as late_ms, s.schedule as schedule, r.status as run_status, r.started_at as started_at, r.finished_at as finished_at`;
 
 const toSlot = (row: Row): SlotRecord => ({
   at: row["at"] as number,
@@ -21,15 +33,45 @@ const toSlot = (row: Row): SlotRecord => ({
   schedule: row["schedule"] === null ? null : (JSON.parse(row["schedule"] as string) as SlotRecord["schedule"]),
 });
 
-export const listSlots = read("slots.list", function* (input: PageRequest & { loopId: string }): Steps<
-  Page<SlotRecord>
-> {
+/** Newest first. Those that end as they should not may be few: at most `WALK` rows are looked through for a page. */
+export const listSlots = read("slots.list", function* (input: ListSlots): Steps<Page<SlotRecord>> {
   const [before] = readCursor(input.cursor, ["number"]) ?? [Number.MAX_SAFE_INTEGER];
-  const rows = yield* all<Row>(
-    sql`select s.at as at, s.until_at as until_at, s.count as count, s.outcome as outcome, s.reason as reason, s.coalesced_into as coalesced_into,
-          s.run_id as run_id, s.late_ms as late_ms, s.schedule as schedule, r.status as run_status, r.started_at as started_at, r.finished_at as finished_at
-        from slots s left join runs r on r.id = s.run_id
-        where s.loop_id = ${input.loopId} and s.at < ${before} order by s.at desc limit ${input.limit + 1}`,
+  const { loopId, limit, outcome, walk: most = WALK } = input;
+  const until = sql`and s.at <= ${input.until ?? Number.MAX_SAFE_INTEGER} and s.until_at >= ${input.since ?? 0}`;
+  if (outcome === undefined || outcome === null) {
+    const rows = yield* all<Row>(
+      sql`select ${columns} from slots s left join runs r on r.id = s.run_id
+          where s.loop_id = ${loopId} and s.at < ${before} ${until} order by s.at desc limit ${limit + 1}`,
+    );
+    return pageOf(rows.map(toSlot), limit, (slot) => [slot.at]);
+  }
+  const wanted = join(
+    outcome.map((one) => sql`walked.outcome = ${one}`),
+    " or ",
   );
-  return pageOf(rows.map(toSlot), input.limit, (slot) => [slot.at]);
+  const walked = sql`select s.at as at, s.outcome as outcome from slots s where s.loop_id = ${loopId} and s.at < ${before} ${until} order by s.at desc limit ${most}`;
+  const [rows, ends] = yield* many<[Row, { n: number; at: number }]>(
+    sql`select ${columns} from (${walked}) as walked join slots s on s.loop_id = ${loopId} and s.at = walked.at left join runs r on r.id = s.run_id
+        where (${wanted}) order by s.at desc limit ${limit + 1}`,
+    sql`select count(*) as n, min(at) as at from (${walked}) as walked`,
+  );
+  const end = ends[0];
+  const reached = end === undefined || Number(end.n) < most ? null : [Number(end.at)];
+  return pageOfWalk(rows.map(toSlot), limit, (slot) => [slot.at], reached);
+});
+
+/** Instants of any loop that were missed, the latest first: rows that reach past `since`. */
+export const missedSlots = read("slots.missed", function* (input: { since: number; limit: number }): Steps<
+  { slot: SlotRecord; loopId: string; loop: string }[]
+> {
+  const rows = yield* all<Row>(
+    sql`select ${columns}, s.loop_id as loop_id, l.name as name, l.schedule as loop_schedule
+        from slots s join loops l on l.id = s.loop_id left join runs r on r.id = s.run_id
+        where s.outcome = 'missed' and s.until_at >= ${input.since} and l.archived_at is null order by s.until_at desc, s.loop_id limit ${input.limit}`,
+  );
+  return rows.map((row) => ({
+    slot: toSlot({ ...row, schedule: row["schedule"] ?? row["loop_schedule"] ?? null }),
+    loopId: row["loop_id"] as string,
+    loop: row["name"] as string,
+  }));
 });

@@ -13,10 +13,10 @@ interface Thing {
   readonly name: string | null;
 }
 
-/** By id, else by name, else by the beginning or the end of an id; an attempt by its id alone. Each answers from an index. */
+/** By id, else by name, else by the beginning or the end of an id; an attempt or a step by its id alone. Each answers from an index. */
 export const resolve = read(
   "things.resolve",
-  function* (input: { kind: "loop" | "run" | "attempt"; ref: string; limit: number }): Steps<Thing[]> {
+  function* (input: { kind: "loop" | "run" | "attempt" | "step"; ref: string; limit: number }): Steps<Thing[]> {
     const { ref, limit } = input;
     const word = ref.toLowerCase();
     if (input.kind === "loop") {
@@ -36,6 +36,10 @@ export const resolve = read(
     }
     if (input.kind === "attempt") {
       const runs = yield* all<Row>(sql`select run_id from attempts where id = ${word}`);
+      return runs.map((row) => ({ id: row["run_id"] as string, name: null }));
+    }
+    if (input.kind === "step") {
+      const runs = yield* all<Row>(sql`select run_id from steps where id = ${word}`);
       return runs.map((row) => ({ id: row["run_id"] as string, name: null }));
     }
     const exact = yield* all<Row>(sql`select id from runs where id = ${word}`);

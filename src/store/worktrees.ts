@@ -119,22 +119,28 @@ export const getWorktree = read("worktrees.get", function* (input: { runId: stri
 
 type Listed = WorktreeRecord & { readonly runStatus: RunStatus | null };
 
-export const listWorktrees = read("worktrees.list", function* (input: PageRequest & { hostId: string | null }): Steps<
-  Page<Listed>
-> {
-  const [at, id] = readCursor(input.cursor, ["number", "string"]) ?? [Number.MAX_SAFE_INTEGER, "~"];
-  const host = input.hostId === null ? sql`` : sql`and w.host_id = ${input.hostId}`;
-  const rows = yield* all<Row>(
-    sql`select w.*, r.status as run_status from worktrees w left join runs r on r.id = w.run_id
-          where w.state <> 'removed' and (w.created_at, w.run_id) < (${at}, ${id}) ${host}
+export const listWorktrees = read(
+  "worktrees.list",
+  function* (
+    input: PageRequest & {
+      hostId: string | null;
+      kept?: boolean;
+    },
+  ): Steps<Page<Listed>> {
+    const [at, id] = readCursor(input.cursor, ["number", "string"]) ?? [Number.MAX_SAFE_INTEGER, "~"];
+    const host = input.hostId === null ? sql`` : sql`and w.host_id = ${input.hostId}`;
+    const rows = yield* all<Row>(
+      sql`select w.*, r.status as run_status from worktrees w left join runs r on r.id = w.run_id
+          where w.state <> 'removed' ${input.kept === true ? sql`and w.state = 'kept'` : sql``} and (w.created_at, w.run_id) < (${at}, ${id}) ${host}
           order by w.created_at desc, w.run_id desc limit ${input.limit + 1}`,
-  );
-  return pageOf(
-    rows.map((row) => toWorktree(row) as Listed),
-    input.limit,
-    (one) => [one.createdAt, one.runId],
-  );
-});
+    );
+    return pageOf(
+      rows.map((row) => toWorktree(row) as Listed),
+      input.limit,
+      (one) => [one.createdAt, one.runId],
+    );
+  },
+);
 
 export const worktreesToTidy = read("worktrees.toTidy", function* (input: { hostId: string; limit: number }): Steps<
   WorktreeRecord[]

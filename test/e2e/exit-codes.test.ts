@@ -26,7 +26,9 @@ test("0: it was done", async () => {
 test("1: the work failed", async () => {
   const { status, err } = await home.run(["run", "--", "sh", "-c", "exit 7"]);
   expect(status).toBe(1);
-  expect(err).toMatch(/^run_\w+ failed after .*: exited with status 7\n$/);
+  expect(err).toMatch(
+    /^(run_\w+) failed after .*: exited with status 7\nmend: it printed nothing; `drover retry \1` runs it again\n$/,
+  );
 });
 
 test("2: invalid use", async () => {

@@ -30,13 +30,22 @@ interface Status {
   };
   readonly store: { readonly kind: string; readonly location: string };
   readonly host: { readonly id: string | null; readonly name: string | null; readonly status: string | null };
-  readonly runs: { readonly running: number; readonly queued: number; readonly waiting: number };
-  readonly next: { readonly loop: string; readonly at: string } | null;
+  readonly runs: {
+    readonly running: number;
+    readonly queued: number;
+    readonly waiting: number;
+    readonly forPerson: number;
+  };
+  readonly upcoming: readonly { readonly loop: string; readonly at: string }[];
   readonly warnings: readonly Warning[];
 }
 
 export function statusPage(answer: Status, screen: Screen): string {
-  const { daemon, store, host, runs, next } = answer;
+  const { daemon, store, host, runs, upcoming } = answer;
+  const fires = upcoming.map(
+    ({ loop, at }) =>
+      `${inertLine(loop)} ${Date.parse(at) < screen.now ? "was due " : ""}${distance(at, screen)} (${time(at)})`,
+  );
   const about = [
     daemon.pid === null ? null : `pid ${daemon.pid}`,
     daemon.version === null ? null : `version ${daemon.version}`,
@@ -52,13 +61,12 @@ export function statusPage(answer: Status, screen: Screen): string {
           "host",
           host.name === null ? null : `${inertLine(host.name)}${host.status === null ? "" : ` (${host.status})`}`,
         ],
-        ["runs", `${runs.running} running, ${runs.queued} queued, ${runs.waiting} waiting`],
         [
-          "next",
-          next === null
-            ? "nothing is scheduled"
-            : `${inertLine(next.loop)} ${Date.parse(next.at) < screen.now ? "was due " : ""}${distance(next.at, screen)} (${time(next.at)})`,
+          "runs",
+          `${runs.running} running, ${runs.queued} queued, ${runs.waiting} waiting${runs.forPerson === 0 ? "" : `, ${runs.forPerson} of them for a person`}`,
         ],
+        ["next", fires[0] ?? "nothing is scheduled"],
+        ...fires.slice(1).map((text): [string, string] => ["", text]),
       ],
       screen,
     ) + warnings(answer.warnings, screen)

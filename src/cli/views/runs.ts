@@ -6,7 +6,19 @@ import type { Json } from "../../ops/fields.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine, inertText, table, widthOf, wrap } from "../text.ts";
 import { usageText } from "./transcript.ts";
-import { command, distance, duration, facts, painted, plural, short, status, time } from "./words.ts";
+import {
+  against,
+  command,
+  distance,
+  duration,
+  facts,
+  painted,
+  plural,
+  sentence,
+  short,
+  status,
+  time,
+} from "./words.ts";
 
 export function runTable({ items }: { readonly items: readonly RunDocument[] }, screen: Screen): string {
   if (items.length === 0) return screen.columns === null ? "" : "no runs: drover run -- COMMAND\n";
@@ -65,10 +77,12 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
         ],
         ["queued", time(run.createdAt)],
         ["started", run.startedAt === null ? null : time(run.startedAt)],
-        ["ended", run.finishedAt === null ? null : `${time(run.finishedAt)}, after ${duration(run.durationMs)}`],
+        ["ended", run.finishedAt === null ? null : `${time(run.finishedAt)}, ${distance(run.finishedAt, screen)}`],
+        ["took", took(run, screen)],
         ["goes on", run.wakeAt === null ? null : `${time(run.wakeAt)}, ${distance(run.wakeAt, screen)}`],
         ["exit", run.exitCode === null ? null : String(run.exitCode)],
         ["error", run.error === null ? null : screen.bad(`${run.error.class}: ${inertLine(run.error.message)}`)],
+        ["mend", run.remedy === null ? null : inertLine(run.remedy.words)],
         [
           "cancel",
           run.cancel === null ? null : `${inertLine(run.cancel.by ?? "")}: ${inertLine(run.cancel.reason ?? "")}`,
@@ -93,7 +107,7 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
             { title: "EXIT", right: true },
             { title: "STARTED" },
             { title: "PID", right: true, spare: true },
-            { title: "MESSAGE", elastic: true, least: 24 },
+            { title: "MESSAGE", wraps: true, least: 24 },
           ],
           attempts.map(({ step, attempt }) => [
             step.key,
@@ -104,7 +118,8 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
             screen.columns === null ? time(attempt.startedAt) : distance(attempt.startedAt, screen),
             attempt.pid === null ? "-" : String(attempt.pid),
             [
-              attempt.message,
+              // Said above already where it is the only one.
+              attempts.length === 1 && attempt.message === run.error?.message ? null : attempt.message,
               attempt.reaped > 0 ? `${attempt.reaped} left-over processes ended` : null,
               attempt.adopted ? "adopted" : null,
             ]
@@ -117,6 +132,13 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
       ? ""
       : `\n${screen.dim("last output")}\n${inertText(newest.tail.trimEnd())}\n`)
   );
+}
+
+/** How long it took, or has been at work, against the usual. */
+function took(run: RunTreeDocument, screen: Screen): string | null {
+  if (run.startedAt === null) return run.usualMs === null ? null : `usually ${duration(run.usualMs)}`;
+  const ms = run.durationMs ?? Math.max(0, screen.now - Date.parse(run.startedAt));
+  return `${run.finishedAt === null ? "so far " : ""}${against(ms, run.usualMs)}`;
 }
 
 /** What changed outside of its tree, by whom nobody knows. */
@@ -172,8 +194,16 @@ export function loopStarted(answer: {
     : `${answer.runId} (${SOURCES[answer.source] ?? answer.source})\n`;
 }
 
+/** Text that is put into sentences by operations for a reader of any place: an instant in UTC is shown as this host's. */
+const local = (text: string): string =>
+  text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z/g, (found) => time(found));
+
 export function why(
-  answer: { readonly sentence: string; readonly facts: { readonly [key: string]: Json } },
+  answer: {
+    readonly sentence: string;
+    readonly facts: { readonly [key: string]: Json };
+    readonly remedy: { readonly words: string } | null;
+  },
   screen: Screen,
 ): string {
   const shown = Object.entries(answer.facts).flatMap(([key, value]): [string, string][] =>
@@ -181,11 +211,12 @@ export function why(
       ? []
       : typeof value === "object"
         ? Object.entries(value).flatMap(([inner, one]): [string, string][] =>
-            one === null || typeof one === "object" ? [] : [[`${key}.${inner}`, inertLine(String(one))]],
+            one === null || typeof one === "object" ? [] : [[`${key}.${inner}`, inertLine(local(String(one)))]],
           )
-        : [[key, inertLine(String(value))]],
+        : [[key, inertLine(local(String(value)))]],
   );
-  return `${inertLine(answer.sentence)}\n${facts(shown, screen)}`;
+  if (answer.remedy !== null) shown.push(["mend", inertLine(answer.remedy.words)]);
+  return `${sentence(inertLine(local(answer.sentence)), screen)}${facts(shown, screen)}`;
 }
 
 export function eventLine(event: EventDocument, screen: Screen): string {

@@ -131,6 +131,8 @@ describe("on 80 columns", () => {
       cancel: null,
       output: null,
       usage: null,
+      remedy: null,
+      usualMs: null,
       steps: [{ key: "main", attempts: [attempt] }],
     } as unknown as RunTreeDocument;
     const rows = lines(runPage(run, screen));

@@ -6,7 +6,7 @@ import type { AgentTarget } from "../../core/target.ts";
 import type { Warning } from "../../ops/documents.ts";
 import type { Json } from "../../ops/fields.ts";
 import type { Screen } from "../screen.ts";
-import { type Cell, inertLine } from "../text.ts";
+import { type Cell, inertLine, widthOf, wrap } from "../text.ts";
 
 /** An instant in this host's local time with its offset: `2026-05-01 02:30:00 +02:00`. */
 export function time(iso: string | null): string {
@@ -90,12 +90,47 @@ export function command(document: Json): string {
   return argv.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 }
 
-/** Lines of a name and a value, names aligned. Absent values are left out. */
+/** Narrower than this a value begins a line of its own below its name. */
+const LEAST_VALUE = 24;
+
+/** Lines of a name and a value, names aligned, long values in several lines on a terminal. Absent values are left out. */
 export function facts(pairs: readonly (readonly [string, string | null | undefined])[], screen: Screen): string {
   const given = pairs.filter((pair): pair is readonly [string, string] => pair[1] != null && pair[1] !== "");
   const width = Math.max(0, ...given.map(([name]) => name.length)) + 2;
-  return given.map(([name, value]) => `${screen.dim(name.padEnd(width))}${value}\n`).join("");
+  const { columns } = screen;
+  return given
+    .map(([name, value]) => {
+      const head = screen.dim(name.padEnd(width));
+      if (columns === null || widthOf(value) <= columns - width) return `${head}${value}\n`;
+      const below = columns - width < LEAST_VALUE;
+      const indent = " ".repeat(below ? 2 : width);
+      const lines = wrap(value, columns - indent.length);
+      return below
+        ? `${screen.dim(name)}\n${lines.map((line) => `${indent}${line}\n`).join("")}`
+        : `${head}${lines.join(`\n${indent}`)}\n`;
+    })
+    .join("");
 }
 
+/** A sentence in lines that fit. */
+export const sentence = (text: string, screen: Screen, indent = ""): string =>
+  screen.columns === null
+    ? `${indent}${text}\n`
+    : wrap(text, Math.max(1, screen.columns - indent.length))
+        .map((line) => `${indent}${line}\n`)
+        .join("");
+
+/** Each in lines of its own, what to do below it. */
 export const warnings = (all: readonly Warning[], screen: Screen): string =>
-  all.map((one) => `${screen.warn("!")} ${inertLine(one.message)}: ${inertLine(one.hint)}\n`).join("");
+  all
+    .map((one) => {
+      const said = `${inertLine(one.message)}: ${inertLine(one.hint)}`;
+      if (screen.columns === null || widthOf(said) + 2 <= screen.columns) return `${screen.warn("!")} ${said}\n`;
+      const text = sentence(inertLine(one.message), screen, "  ").slice(2);
+      return `${screen.warn("!")} ${text}${sentence(inertLine(one.hint), screen, "  ")}`;
+    })
+    .join("");
+
+/** How long something took, beside how long it usually takes. */
+export const against = (ms: number | null, usualMs: number | null): string =>
+  usualMs === null ? duration(ms) : `${duration(ms)}, usually ${duration(usualMs)}`;

@@ -48,6 +48,6 @@ async function workWithout({ openStore }: Site): Promise<string | null> {
   const { queued, running, waiting } = await opened.store.runs.counts({});
   const live = queued + running + waiting;
   if (live > 0) return live === 1 ? "a run waits" : `${live} runs wait`;
-  const next = await opened.store.loops.nextFire({});
-  return next === null ? null : `${next.name} starts next, at ${new Date(next.at).toISOString()}`;
+  const [next] = await opened.store.loops.nextFires({ limit: 1 });
+  return next === undefined ? null : `${next.name} starts next, at ${new Date(next.at).toISOString()}`;
 }
