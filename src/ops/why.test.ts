@@ -1,7 +1,7 @@
 /** `why` has words for every reason, class, refusal and status that core knows, and a command wherever one mends it. */
 import { describe, expect, test } from "vitest";
 import { commandOf } from "../../test/drafts.ts";
-import { testAgents, testOutput, testTrees } from "../../test/operations.ts";
+import { testAgents, testLeftovers, testOutput, testTrees } from "../../test/operations.ts";
 import type { Refusal } from "../core/admission.ts";
 import { defaultLimits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
@@ -46,6 +46,7 @@ function contextOf(store: Partial<{ [N in keyof Store]: Partial<Store[N]> }> = {
     isRoot: false,
     agents: testAgents,
     trees: testTrees,
+    leftovers: testLeftovers,
   };
 }
 
