@@ -56,7 +56,15 @@ const BOUNDED = [
   "loops_tripped",
 ];
 /** Indexes of all that ever was. Who walks one takes rows in its order up to a limit of its own, and leaves none out on the way. */
-const HISTORY = ["runs_recent", "runs_of_loop", "runs_ended", "runs_ended_of_loop", "runs_suffix", "runs_done_by_hand"];
+const HISTORY = [
+  "runs_recent",
+  "runs_of_loop",
+  "runs_ended",
+  "runs_ended_of_loop",
+  "runs_suffix",
+  "runs_done_by_hand",
+  "runs_finished",
+];
 
 /** Walks over what grows, of which none may be followed by a sort. */
 const GROWS =
@@ -107,7 +115,7 @@ function scansOf(connection: ReturnType<typeof openSqlite>, text: string): strin
     .filter((detail) => !SMALL.some((name) => detail.startsWith(`SCAN ${name}`)))
     .filter(
       (detail) =>
-        !/^SCAN (\(|CONSTANT|c\b|h\b|r USING INDEX sqlite_autoindex_resources|SUBQUERY|below|before|begins\b|ends\b|newest\b|live\b)/.test(
+        !/^SCAN (\(|CONSTANT|c\b|h\b|r USING INDEX sqlite_autoindex_resources|SUBQUERY|below|before|begins\b|ends\b|newest\b|newer\b|live\b)/.test(
           detail,
         ),
     )
