@@ -1,143 +1,121 @@
 // @ts-check
 /**
- * Writes `docs/reference/` from the operations, the settings and the errors of the program itself, and `test/golden/`, the
+ * Writes `docs/reference/`, and the list of man pages in `package.json`, from the operations, the settings and the errors of the program itself, and `test/golden/`, the
  * contract of each command with scripts. What changed in that contract is said, a break as one.
  *
  *   node scripts/reference.mjs [--check]
  *
  * With `--check` nothing is written: it ends with 1, and says what differs, when a page or a contract is stale.
  */
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { pathToFileURL } from "node:url";
+import { findErrors } from "./errors.mjs";
 import { root } from "./install.mjs";
+import { manFiles } from "./man.mjs";
+import { loadProgram } from "./program.mjs";
 
 const golden = join(root, "test/golden");
+/** A page for each command. */
+const COMMANDS = "docs/reference/commands";
 const head = "<!-- Written by scripts/reference.mjs: change the operation, not this page. -->\n\n";
-
-/** The parts of the program that describe themselves, bundled so that any Node can load them. */
-async function load() {
-  const { build } = await import("esbuild");
-  const outdir = mkdtempSync(join(root, ".cache-reference-"));
-  try {
-    await build({
-      absWorkingDir: root,
-      stdin: {
-        contents: `
-          export { operations } from "./src/ops/index.ts";
-          export { flagOf } from "./src/ops/fields.ts";
-          export { readSettings } from "./src/ops/settings.ts";
-          export { placesOf } from "./src/ops/places.ts";
-          export { EXIT_MEANINGS, exitsOf } from "./src/cli/exits.ts";
-          export { changesBetween, contractOf, sentenceOf, textOfContract } from "./test/contract.ts";
-          export { findingKinds } from "./src/ops/finding-codes.ts";
-          export { endedBy, failureClasses, runStatuses, attemptStatuses, stepStatuses } from "./src/core/run.ts";
-          export { loopStatuses } from "./src/core/loop-states.ts";`,
-        resolveDir: root,
-        loader: "ts",
-      },
-      outfile: join(outdir, "reference.mjs"),
-      bundle: true,
-      format: "esm",
-      platform: "node",
-      target: "node20",
-      banner: { js: 'import { createRequire as __c } from "node:module"; const require = __c(import.meta.url);' },
-      external: ["better-sqlite3", "pg", "pg-native"],
-      logLevel: "error",
-    });
-    return await import(pathToFileURL(join(outdir, "reference.mjs")).href);
-  } finally {
-    rmSync(outdir, { recursive: true, force: true });
-  }
-}
 
 /** @param {string} text */
 const cell = (text) => text.replaceAll("|", "\\|").replaceAll("\n", " ");
 
 /** @param {string} name */
-const commandOf = (name) => name.replaceAll(".", " ");
+const fileOf = (name) => `${name.replaceAll(".", "-")}.md`;
 
-const WHERE = {
-  read: "reads the store, daemon or not",
-  write: "in the daemon; without one the command writes itself",
-  act: "in the daemon",
-  local: "in the command's own process",
-};
+/** The index of all commands, in the groups of the help. @param {any} program */
+function index({ grouped, operations, commandOf }) {
+  const hidden = operations.filter((/** @type {any} */ entry) => entry.hidden === true);
+  return `${head}# Commands
 
-/** A shape as one line of text. @param {any} shape @returns {string} */
-function shapeText(shape) {
-  const nullable = shape.nullable ? " or null" : "";
-  if (shape.enum) return `${shape.enum.map((/** @type {string} */ one) => `\`${one}\``).join(", ")}${nullable}`;
-  if (shape.type === "array")
-    return `list of ${shape.items?.type === "object" ? "objects (below)" : shapeText(shape.items ?? {})}${nullable}`;
-  if (shape.type === "object") return `object (below)${nullable}`;
-  if (shape.format === "date-time") return `instant${nullable}`;
-  return `${shape.type ?? "any JSON"}${nullable}`;
+Every command takes \`--json\` and \`--help\`. What it may end with is said in [words and statuses](words.md), what it may refuse in [errors](errors.md). Over the daemon's socket the same operations are \`POST /api/v1/ops/<name>\` with the JSON input as body.
+${grouped(operations)
+  .map(
+    (/** @type {[string, any[]]} */ [title, entries]) =>
+      `\n## ${title}\n\n| command | does |\n| --- | --- |\n${entries.map(({ name, summary }) => `| [\`drover ${commandOf(name)}\`](commands/${fileOf(name)}) | ${cell(summary)} |`).join("\n")}\n`,
+  )
+  .join("")}
+${hidden.length === 0 ? "" : `Operations of the daemon's own machinery, which are no commands: ${hidden.map((/** @type {any} */ { name }) => `\`${name}\``).join(", ")}.\n`}`;
 }
 
-/** Rows of an answer's keys, inner ones below their outer one. @param {any} shape @param {string} prefix @returns {string[]} */
-function shapeRows(shape, prefix = "") {
-  return Object.entries(shape.properties ?? {}).flatMap(([key, of]) => {
-    const name = prefix + key;
-    const optional = shape.required?.includes(key) ? "" : " (may be absent)";
-    const inner = of.type === "array" ? of.items : of;
-    return [
-      `| \`${name}\` | ${shapeText(of)}${optional} |`,
-      ...shapeRows(inner ?? {}, `${name}${of.type === "array" ? "[]" : ""}.`),
-    ];
-  });
-}
-
-/** @param {any} program */
-async function commands({ operations, flagOf, exitsOf }) {
-  const lines = [
-    head,
-    "# Commands\n\nEvery command takes `--json` and `--help`. What it may end with is said in [words and statuses](words.md). Over the daemon's socket the same operations are `POST /api/v1/ops/<name>` with the JSON input as body.\n",
-  ];
-  for (const entry of operations) {
-    const { operation } = await entry.load();
-    const { input, output, cli, where } = operation;
-    const positionals = cli.positionals ?? [];
-    lines.push(
-      `\n## ${entry.hidden ? operation.name : `drover ${commandOf(operation.name)}`}\n\n${operation.summary}. Runs ${WHERE[/** @type {keyof typeof WHERE} */ (where)]}${operation.start ? "; one is started where none runs" : ""}.\n`,
+/** The page of one command. @param {any} entry @param {any} program */
+async function command(entry, { pageOf, keysOf, flagOf }) {
+  const { operation } = await entry.load();
+  const { input, cli } = operation;
+  const page = pageOf(operation);
+  /** @type {readonly any[]} */
+  const fields = Object.entries(input);
+  const keyOf = (/** @type {string} */ word) => {
+    const flag = /--([a-z-]+)/.exec(word)?.[1];
+    const found = fields.find(([key, field]) =>
+      flag === undefined
+        ? cli.positionals?.includes(key) && (field.placeholder ?? key.toUpperCase()) === word
+        : !cli.positionals?.includes(key) && key !== cli.rest && flagOf(key, field) === flag,
     );
-    if (entry.hidden) lines.push("\nPart of the daemon's own machinery: an operation, not a command.\n");
-    const later = Object.entries(input).filter(([, field]) => field.later);
-    const fields = Object.entries(input).filter(([, field]) => !field.later);
-    if (fields.length > 0) {
-      lines.push("\n| on the command line | in JSON | meaning | usually |\n| --- | --- | --- | --- |\n");
-      for (const [key, field] of fields) {
-        const word =
-          key === cli.rest
-            ? "`-- COMMAND ...`"
-            : positionals.includes(key)
-              ? `\`${field.placeholder}\``
-              : `${field.short === null ? "" : `\`-${field.short}\`, `}\`--${flagOf(key, field)}${field.placeholder === null ? "" : ` ${field.placeholder}`}\``;
-        const type = cli.own?.includes(key)
-          ? ""
-          : ` (${field.schema.enum ? "one of the choices" : [field.schema.type].flat().join(" or ")})`;
-        lines.push(
-          `| ${cell(word)} | ${cli.own?.includes(key) ? "" : `\`${key}\``}${type} | ${cell(field.about)}${field.required ? "; required" : ""} | ${cell(field.fallback ?? "")} |\n`,
-        );
-      }
-    }
-    if (later.length > 0)
-      lines.push(
-        `\nNot available yet, and refused by name: ${later.map(([key, field]) => `\`--${flagOf(key, field)}\``).join(", ")}.\n`,
-      );
-    if (cli.notes) lines.push(`\n${cli.notes.join("\n")}\n`);
-    if (!entry.hidden) lines.push(`\nEnds with ${exitsOf(operation).join(", ")}.\n`);
-    const rows = shapeRows(output);
-    if (rows.length > 0)
-      lines.push(
-        `\n<details><summary>Answer</summary>\n\n| key | value |\n| --- | --- |\n${rows.join("\n")}\n\n</details>\n`,
-      );
-    if (cli.examples)
-      lines.push(
-        `\n\`\`\`sh\n${cli.examples.map((/** @type {string} */ one) => `drover ${one}`).join("\n")}\n\`\`\`\n`,
-      );
-  }
-  return lines.join("");
+    const [key, field] = found ?? [cli.rest, input[cli.rest]];
+    if (field === undefined || cli.own?.includes(key)) return "";
+    const type = field.schema.enum ? "one of the choices" : [field.schema.type].flat().join(" or ");
+    return `\`${key}\` (${type})`;
+  };
+  const table = (/** @type {readonly any[]} */ entries) =>
+    `| on the command line | in JSON | meaning | usually |\n| --- | --- | --- | --- |\n${entries
+      .map(
+        ({ word, about, usual, many }) =>
+          `| \`${cell(word)}\` | ${keyOf(word)} | ${cell(about)}${many ? "; may be repeated" : ""} | ${cell(usual ?? "")} |`,
+      )
+      .join("\n")}\n`;
+  const answer = keysOf(operation.output);
+  return [
+    head,
+    `# drover ${page.command}\n\n${page.summary}. ${page.runs}\n\n\`\`\`\n${page.usage}\n\`\`\`\n`,
+    ...(page.notes.length === 0 ? [] : [`\n${page.notes.join("\n")}\n`]),
+    ...(page.words.length === 0 ? [] : [`\n## Words\n\n${table(page.words)}`]),
+    ...page.sections
+      .filter((/** @type {any} */ { title }) => title !== "Flags of every command")
+      .map((/** @type {any} */ { title, entries }) => `\n## ${title}\n\n${table(entries)}`),
+    ...(page.excludes.length === 0
+      ? []
+      : [
+          `\nOnly one of each may be given: ${page.excludes.map((/** @type {string[]} */ pair) => pair.map((one) => `\`${one}\``).join(" or ")).join("; ")}.\n`,
+        ]),
+    ...(page.later.length === 0
+      ? []
+      : [
+          `\nNot available yet, and refused by name: ${page.later.map((/** @type {string} */ one) => `\`${one}\``).join(", ")}.\n`,
+        ]),
+    ...(page.examples.length === 0 ? [] : [`\n## Examples\n\n\`\`\`sh\n${page.examples.join("\n")}\n\`\`\`\n`]),
+    `\n## Ends with\n\n| status | means |\n| --- | --- |\n${page.exits.map((/** @type {[number, string]} */ [status, meaning]) => `| ${status} | ${meaning} |`).join("\n")}\n`,
+    ...(answer.length === 0
+      ? []
+      : [
+          `\n## Answer with --json\n\n\`?\` stands behind what may be absent.\n\n| key | value |\n| --- | --- |\n${answer.map((/** @type {any} */ { path, text }) => `| \`${path}\` | ${cell(text)} |`).join("\n")}\n`,
+        ]),
+  ].join("");
+}
+
+/** Every error by its code. @param {any} program */
+function errors({ EXIT }) {
+  const { codes, puzzles } = findErrors();
+  if (puzzles.length > 0) throw new Error(`scripts/errors.mjs does not understand:\n${puzzles.join("\n")}`);
+  const rows = [...codes]
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([code, kinds]) => {
+      const sayings = [...kinds.values()].flat();
+      const { message, hint } = sayings.find((one) => one.message !== "" && one.hint !== null) ??
+        sayings.find((one) => one.message !== "") ?? { message: "", hint: null };
+      const statuses = [...kinds.keys()].map((kind) => `${EXIT[kind]} ${kind}`).join(", ");
+      return `| \`${code}\` | ${statuses} | ${cell(message)} | ${cell(hint ?? "")} |`;
+    });
+  return `${head}# Errors
+
+An error is one line on standard error; with \`--json\` it is the document \`{"error": {"code", "message", "hint", "path"}}\` there, and over the socket the body of the answer. Codes stay as they are; messages and hints get better. A code is shown with one of its messages, \`...\` where something is put in.
+
+| code | exit status | says, for example | what to do |
+| --- | --- | --- | --- |
+${rows.join("\n")}
+`;
 }
 
 /** @param {any} program */
@@ -216,21 +194,41 @@ async function contracts({ operations, contractOf, textOfContract, changesBetwee
   return { files, sentences, lost };
 }
 
-const program = await load();
+/** `package.json` with every man page: npm links those that it names. @param {any} program */
+async function packageJson(program) {
+  const contents = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  return `${JSON.stringify({ ...contents, man: (await manFiles(program)).map((file) => `man/${file}`) }, null, 2)}\n`;
+}
+
+const program = await loadProgram();
 const check = process.argv.includes("--check");
 const { files, sentences, lost } = await contracts(program);
 for (const sentence of sentences) (check ? console.error : console.log)(sentence);
 
 /** Every file that is written, by its path from the root. @type {Record<string, string>} */
 const wanted = {
-  "docs/reference/commands.md": await commands(program),
+  "docs/reference/commands.md": index(program),
+  "docs/reference/errors.md": errors(program),
   "docs/reference/settings.md": await settings(program),
   "docs/reference/words.md": words(program),
   "docs/reference/findings.md": findings(program),
+  "package.json": await packageJson(program),
+  ...Object.fromEntries(
+    await Promise.all(
+      program.operations
+        .filter((/** @type {any} */ entry) => entry.hidden !== true)
+        .map(async (/** @type {any} */ entry) => [`${COMMANDS}/${fileOf(entry.name)}`, await command(entry, program)]),
+    ),
+  ),
   ...Object.fromEntries(Object.entries(files).map(([name, text]) => [`test/golden/${name}`, text])),
 };
-const stale = lost.map((name) => `test/golden/${name}`);
-if (!check) for (const name of lost) rmSync(join(golden, name));
+const gone = existsSync(join(root, COMMANDS))
+  ? readdirSync(join(root, COMMANDS))
+      .map((name) => `${COMMANDS}/${name}`)
+      .filter((path) => !Object.hasOwn(wanted, path))
+  : [];
+const stale = [...gone, ...lost.map((name) => `test/golden/${name}`)];
+if (!check) for (const path of stale.splice(0)) rmSync(join(root, path));
 for (const [path, text] of Object.entries(wanted)) {
   const file = join(root, path);
   if (existsSync(file) && readFileSync(file, "utf8") === text) continue;

@@ -2,7 +2,7 @@
 import { exitsOf } from "../src/cli/exits.ts";
 import { type Field, flagOf } from "../src/ops/fields.ts";
 import type { AnyOperation } from "../src/ops/operation.ts";
-import type { Shape } from "../src/ops/shape.ts";
+import { keysOf } from "../src/ops/shape.ts";
 
 /** One argument or flag. Its description is no part of it: words may get better. */
 export interface Given {
@@ -69,7 +69,7 @@ export function contractOf(operation: AnyOperation, hidden: boolean): Contract {
       }),
     ),
     flags: Object.fromEntries(flags.map(([key, field]) => [`--${flagOf(key, field)}`, given(key, field)] as const)),
-    answer: Object.fromEntries(pathsOf(output, "")),
+    answer: Object.fromEntries(keysOf(output).map(({ path, text }) => [path, text])),
   };
 }
 
@@ -77,23 +77,6 @@ const typeOf = ({ schema, placeholder }: Field<unknown>): string =>
   schema["enum"] === undefined
     ? [schema["type"]].flat().join("|") + (placeholder === "D" ? ", as a duration" : "")
     : "choice";
-
-function pathsOf(shape: Shape, path: string): [string, string][] {
-  const own: [string, string][] = path === "" ? [] : [[path, textOf(shape)]];
-  if (shape.items !== undefined) return [...own, ...pathsOf(shape.items, `${path}[]`)];
-  return [
-    ...own,
-    ...Object.entries(shape.properties ?? {}).flatMap(([key, of]) => {
-      const optional = shape.required?.includes(key) === true ? "" : "?";
-      return pathsOf(of, `${path === "" ? "" : `${path}.`}${key}${optional}`);
-    }),
-  ];
-}
-
-function textOf({ type, format, enum: values, nullable }: Shape): string {
-  const what = values !== undefined ? values.join("|") : format === undefined ? (type ?? "anything") : "instant";
-  return nullable === true ? `${what}, or null` : what;
-}
 
 /** The file of a contract: one argument, flag or key a line, so that a diff shows what changed and nothing else. */
 export function textOfContract(contract: Contract): string {

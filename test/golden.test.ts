@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { findErrors } from "../scripts/errors.mjs";
 import { EXIT_MEANINGS } from "../src/cli/exits.ts";
 import { findEntry, operations } from "../src/ops/index.ts";
 import { laterCommands } from "../src/ops/later.ts";
@@ -33,6 +34,24 @@ test("every status that a command may end with has its meaning", () => {
   const known = EXIT_MEANINGS.map(([status]) => status);
   const given = new Set(operations.flatMap(({ name }) => kept(name).exits));
   expect([...given].toSorted((a, b) => a - b)).toEqual(known);
+});
+
+describe("the errors of the reference are found in the sources", () => {
+  const { codes, puzzles } = findErrors();
+  const kinds = (code: string): readonly string[] => [...(codes.get(code)?.keys() ?? [])];
+
+  test("every way to make one is understood", () => {
+    expect(puzzles).toEqual([]);
+  });
+
+  test("each with its code, kind, message and hint, however it is made", () => {
+    expect(kinds("name_taken")).toEqual(["conflict"]); // by a function of its file
+    expect(kinds("bad_input")).toEqual(["invalid"]); // by a default
+    expect(kinds("run_not_found")).toEqual(["not_found"]); // put together
+    expect(kinds("unknown_flag")).toEqual(["invalid"]); // one of two
+    expect(codes.get("bad_cursor")?.get("invalid")?.[0]?.hint).toBe("Use `next` of the page before.");
+    expect(codes.get("daemon_up")?.get("conflict")?.[0]?.message).toMatch(/^the daemon is up \(pid \.\.\.\)/);
+  });
 });
 
 describe("a change of a contract is said in words", () => {

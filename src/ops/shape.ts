@@ -37,6 +37,31 @@ export function object(keys: { readonly [key: string]: Shape }): Shape {
 /** A page of a list. */
 export const pageOf = (items: Shape): Shape => object({ items: listOf(items), next: nullable(string) });
 
+/** A key of an answer. */
+export interface ShapeKey {
+  /** From the top: `?` behind what may be absent, `[]` behind a list for each of its items. */
+  readonly path: string;
+  /** What stands there, in words: `instant, or null`. */
+  readonly text: string;
+}
+
+/** Every key of an answer, inner ones behind their outer one. */
+export function keysOf(shape: Shape, path = ""): readonly ShapeKey[] {
+  const own = path === "" ? [] : [{ path, text: textOf(shape) }];
+  if (shape.items !== undefined) return [...own, ...keysOf(shape.items, `${path}[]`)];
+  return [
+    ...own,
+    ...Object.entries(shape.properties ?? {}).flatMap(([key, of]) =>
+      keysOf(of, `${path === "" ? "" : `${path}.`}${key}${shape.required?.includes(key) === true ? "" : "?"}`),
+    ),
+  ];
+}
+
+function textOf({ type, format, enum: values, nullable: isNullable }: Shape): string {
+  const what = values !== undefined ? values.join("|") : format === undefined ? (type ?? "anything") : "instant";
+  return isNullable === true ? `${what}, or null` : what;
+}
+
 /** Where a value is not of the shape, in words; null when it is. Keys that the shape does not name are a difference too. */
 export function differenceFrom(shape: Shape, value: unknown, path = ""): string | null {
   const at = path === "" ? "the answer" : path;
