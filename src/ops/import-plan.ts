@@ -7,7 +7,7 @@ import { type LoopPolicy, loopName, loopPolicy } from "../core/loop.ts";
 import type { LoopRecord } from "../core/records.ts";
 import { commandTarget, type CommandTarget } from "../core/target.ts";
 import { checkZone, instantOf, nextTransition, type Transition } from "../core/zone.ts";
-import type { ForeignLoop, ForeignSchedule, Reading } from "../triggers/foreign-loop.ts";
+import { NAME_LENGTH, type ForeignLoop, type ForeignSchedule, type Reading } from "../triggers/foreign-loop.ts";
 import { badInput, type Json } from "./fields.ts";
 import type { LocalContext } from "./operation.ts";
 import { boolean, instant, integer, listOf, nullable, object, oneOf, type Shape, string } from "./shape.ts";
@@ -64,6 +64,8 @@ export interface ImportAnswer {
   readonly dryRun: boolean;
   /** The new loops were made: all of them. */
   readonly imported: boolean;
+  /** Problems kept everything back. */
+  readonly refused: boolean;
   readonly entries: readonly ImportEntry[];
   readonly counts: { readonly new: number; same: number; changed: number; left: number; problems: number };
   /** What is worth knowing of all of them. */
@@ -73,6 +75,7 @@ export interface ImportAnswer {
 export const importAnswerShape: Shape = object({
   dryRun: boolean,
   imported: boolean,
+  refused: boolean,
   entries: listOf(
     object({
       source: string,
@@ -173,8 +176,12 @@ export async function importLoops(
   request: ImportRequest,
 ): Promise<ImportAnswer> {
   const { sources, prefix = "", dryRun, skipInvalid, reason } = request;
-  if (!loopName.safeParse(`${prefix}x`).success)
-    throw badInput("--prefix", `names cannot begin with ${JSON.stringify(prefix)}`, "Begin with a letter or a digit.");
+  if (!loopName.safeParse(`${prefix}${"x".repeat(NAME_LENGTH)}-1000`).success)
+    throw badInput(
+      "--prefix",
+      `names cannot begin with ${JSON.stringify(prefix)}`,
+      "Begin with a letter or a digit, and be short: letters, digits, spaces and . _ : @ / + -.",
+    );
   const there = await loopsThere(context);
   const { entries, drafts } = plan(sources, there, prefix, hostZone, homeOf(context), context.clock.now());
   const count = (test: (entry: ImportEntry) => boolean): number => entries.filter(test).length;
@@ -185,13 +192,14 @@ export async function importLoops(
     left: count(({ kind }) => kind === "left"),
     problems: count(({ kind }) => kind === "problem"),
   };
-  const makes = !dryRun && drafts.length > 0 && (counts.problems === 0 || skipInvalid);
+  const isRefused = counts.problems > 0 && !skipInvalid;
+  const makes = !dryRun && drafts.length > 0 && !isRefused;
   if (makes) await context.perform("import.loops", { loops: drafts, reason });
-  return { dryRun, imported: makes, entries, counts, notes: counts.new > 0 ? request.notes : [] };
+  return { dryRun, imported: makes, refused: isRefused, entries, counts, notes: counts.new > 0 ? request.notes : [] };
 }
 
 /** The exit status of an import: 2 where problems kept everything back. */
-export const importExit = ({ counts, imported }: ImportAnswer): number => (counts.problems > 0 && !imported ? 2 : 0);
+export const importExit = ({ refused: isRefused }: ImportAnswer): number => (isRefused ? 2 : 0);
 
 /** Loops read at a time. */
 const PAGE = 500;
@@ -293,6 +301,7 @@ function plan(
   // Then what was changed here: the same name, and still the same command or the same schedule.
   const byName = new Map(there.map((loop) => [loop.name, loop]));
   const names = new Set(byName.keys());
+  const nextNumber = new Map<string, number>();
   const drafts: ImportDraft[] = [];
   for (const candidate of candidates) {
     const { index, base, foreign, schedule, target, policy } = candidate;
@@ -311,7 +320,9 @@ function plan(
         outcome = "changed";
         used.add(changed.id);
       } else {
-        for (let n = 2; names.has(name); n++) name = `${base}-${n}`;
+        let n = nextNumber.get(base) ?? 2;
+        for (; names.has(name); n++) name = `${base}-${n}`;
+        nextNumber.set(base, n);
         names.add(name);
         drafts.push({ name, schedule, target, policy });
         if (!isFolder(target.cwd)) notes.push(`its folder ${target.cwd} is not there`);

@@ -186,6 +186,7 @@ describe("settings", () => {
     const found = read("API_TOKEN=hunter2hunter2\nX=1\n* * * * * x\n");
     expect(JSON.stringify(found)).not.toContain("hunter2");
     expect(found[0]).toMatchObject({ kind: "setting", text: "API_TOKEN=[secret]" });
+    expect(only("API_TOKEN='hunter2hunter2")).toMatchObject({ kind: "problem", text: "API_TOKEN=[secret]" });
     expect(found[2]?.loop).toMatchObject({ env: { X: "1" }, withheld: ["API_TOKEN"] });
     expect(only("* * * * * DB_PASSWORD=hunter2hunter2 run").notes).toEqual([expect.stringContaining("DB_PASSWORD")]);
   });

@@ -126,6 +126,8 @@ interface Setting {
   readonly name: string;
   /** null where its quote is not closed, or something follows it. */
   readonly value: string | null;
+  /** All that stands behind the `=`. */
+  readonly raw: string;
 }
 
 /** `NAME = value` as cron reads it: blanks around both are not theirs, a quote around all of one keeps them; null for no setting. */
@@ -135,21 +137,25 @@ function readSetting(line: string): Setting | null {
   const name = found[1] ?? found[2] ?? found[3] ?? "";
   const rest = found[4] ?? "";
   const quote = rest[0];
-  if (quote !== '"' && quote !== "'") return { name, value: rest.trimEnd() };
+  if (quote !== '"' && quote !== "'") return { name, raw: rest, value: rest.trimEnd() };
   const end = rest.indexOf(quote, 1);
-  return { name, value: end === -1 || rest.slice(end + 1).trim() !== "" ? null : rest.slice(1, end) };
+  return { name, raw: rest, value: end === -1 || rest.slice(end + 1).trim() !== "" ? null : rest.slice(1, end) };
 }
 
 function takeSetting(
-  { name, value }: Setting,
+  { name, value, raw }: Setting,
   settings: Settings,
   { isZone }: CrontabSurroundings,
 ): Said & { readonly settings?: Settings | undefined } {
   if (value === null)
-    return problem(
-      `the quotes of ${name} do not match`,
-      "Put one pair of quotes around the whole value; quotes inside of another kind are kept.",
-    );
+    return {
+      ...problem(
+        `the quotes of ${name} do not match`,
+        "Put one pair of quotes around the whole value; quotes inside of another kind are kept.",
+      ),
+      // What is wrong is shown, but for what may be a secret.
+      ...(holdsSecret(name, raw) ? { text: `${name}=[secret]` } : {}),
+    };
   const said = (notes: string[], change: Partial<Settings> = {}) =>
     ({ kind: "setting", notes, settings: { ...settings, ...change } }) as const;
   const without = { ...settings.env };

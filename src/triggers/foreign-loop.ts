@@ -47,7 +47,7 @@ export interface Reading {
 }
 
 /** Longest name that an import makes; what people call their own may be longer. */
-const NAME_LENGTH = 40;
+export const NAME_LENGTH = 40;
 
 /** Text as the name of a loop: small letters, digits and `. _ -`; `fallback` where nothing is left of it. */
 export function nameFrom(text: string, fallback: string): string {

@@ -12,7 +12,11 @@ afterEach(() => home.close());
 
 const names = async (): Promise<string[]> =>
   (await home.json<{ items: { name: string }[] }>(["loop", "ls"])).items.map(({ name }) => name);
-const write = (name: string, text: string): void => writeFileSync(join(home.folder, name), text);
+const write = (name: string, text: string): void => {
+  const file = join(home.folder, name);
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text);
+};
 
 describe("import crontab", () => {
   const CRONTAB = `# nightly things
@@ -95,6 +99,7 @@ API_TOKEN=hunter2hunter2
     const said = await home.run(["import", "crontab", "tab"]);
     expect(said.out).toContain("Nothing was imported.");
     expect(await home.json(["import", "crontab", "tab", "--skip-invalid"])).toMatchObject({ imported: true });
+    expect(await home.json(["import", "crontab", "tab", "--skip-invalid"])).toMatchObject({ counts: { same: 1 } });
     expect(await names()).toEqual(["true"]);
   });
 
@@ -117,6 +122,17 @@ API_TOKEN=hunter2hunter2
     });
     put("echo 'you may not' >&2; exit 1");
     expect(await home.refused(5, ["import", "crontab"], { env })).toMatchObject({ code: "crontab_failed" });
+    put("exec sleep 60");
+    const limits = { inquiryMs: "300ms" };
+    write("home/config.yaml", `limits: ${JSON.stringify(limits)}\n`);
+    expect(await home.refused(5, ["import", "crontab"], { env })).toMatchObject({
+      message: "`crontab -l` does not answer in time",
+    });
+    write("home/config.yaml", 'limits: {"inquiryBytes": "1KB"}\n');
+    put("yes '* * * * * /opt/x.sh' | head -c 5000");
+    expect(await home.refused(5, ["import", "crontab"], { env })).toMatchObject({
+      message: expect.stringContaining("limits.inquiryBytes"),
+    });
     const none = { PATH: join(home.folder, "nothing"), HOME: join(home.folder, "nothing") };
     // Where this host has a crontab of its own, the usual folders complete the path.
     const answer = await home.run(["import", "crontab", "--dry-run", "--json"], { env: none });
@@ -136,7 +152,10 @@ API_TOKEN=hunter2hunter2
       ["two", "old/x-3"],
     ]);
     expect(await home.json(["import", "crontab", "two", "--prefix", "old/"])).toMatchObject({ counts: { same: 2 } });
-    expect(await home.refused(2, ["import", "crontab", "one", "--prefix", "-x"])).toMatchObject({ path: "--prefix" });
+    for (const prefix of ["-x", "x".repeat(70), "a|b"])
+      expect(await home.refused(2, ["import", "crontab", "one", "--prefix", prefix])).toMatchObject({
+        path: "--prefix",
+      });
     expect(await home.refused(3, ["import", "crontab", "absent"])).toMatchObject({ code: "file_not_found" });
   });
 
@@ -150,23 +169,18 @@ API_TOKEN=hunter2hunter2
 });
 
 describe("import systemd", () => {
-  const put = (name: string, text: string): void => {
-    const file = join(home.folder, name);
-    mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(file, text);
-  };
   const own = ".config/systemd/user";
 
   test("makes paused loops of the timers that a person wrote, with their drop-ins, and none twice", async () => {
-    put(
+    write(
       `${own}/backup.timer`,
       "[Timer]\nOnCalendar=Mon..Fri 02:30\nPersistent=yes\n[Install]\nWantedBy=timers.target\n",
     );
-    put(`${own}/backup.service`, '[Service]\nType=oneshot\nExecStart=/bin/echo "a b" %h\nTimeoutStartSec=1h\n');
-    put(`${own}/backup.timer.d/more.conf`, "[Timer]\nOnCalendar=Sun 04:00\nRandomizedDelaySec=5min\n");
-    put(`${own}/lost.timer`, "[Timer]\nOnCalendar=daily\n");
-    put(`${own}/form@.timer`, "[Timer]\nOnCalendar=daily\n");
-    put(`${own}/form@.service`, "[Service]\nExecStart=/bin/echo %i\n");
+    write(`${own}/backup.service`, '[Service]\nType=oneshot\nExecStart=/bin/echo "a b" %h\nTimeoutStartSec=1h\n');
+    write(`${own}/backup.timer.d/more.conf`, "[Timer]\nOnCalendar=Sun 04:00\nRandomizedDelaySec=5min\n");
+    write(`${own}/lost.timer`, "[Timer]\nOnCalendar=daily\n");
+    write(`${own}/form@.timer`, "[Timer]\nOnCalendar=daily\n");
+    write(`${own}/form@.service`, "[Service]\nExecStart=/bin/echo %i\n");
     const dry = await home.json<ImportAnswer>(["import", "systemd", "--dry-run"]);
     expect(dry).toMatchObject({ imported: false, counts: { new: 2, left: 1, problems: 0 } });
     expect(await names()).toEqual([]);
@@ -198,9 +212,9 @@ describe("import systemd", () => {
   });
 
   test("reads a file and a folder by path; a wrong trigger keeps all of it back", async () => {
-    put("units/a.timer", "[Timer]\nOnCalendar=*-*-* 25:00\nOnUnitActiveSec=1h\n");
-    put("units/a.service", "[Service]\nExecStart=/bin/true\n");
-    put("units/b.timer", "[Timer]\nOnCalendar=daily\nUnit=a.service\n");
+    write("units/a.timer", "[Timer]\nOnCalendar=*-*-* 25:00\nOnUnitActiveSec=1h\n");
+    write("units/a.service", "[Service]\nExecStart=/bin/true\n");
+    write("units/b.timer", "[Timer]\nOnCalendar=daily\nUnit=a.service\n");
     const refused = await home.run(["import", "systemd", "units", "--json"]);
     expect(refused.status).toBe(2);
     const { entries, counts } = JSON.parse(refused.out) as ImportAnswer;
@@ -213,7 +227,7 @@ describe("import systemd", () => {
     });
     expect(await names()).toEqual(["a", "b"]);
     expect(await home.refused(3, ["import", "systemd"])).toMatchObject({ code: "no_timers" });
-    put("units/masked.timer", "");
+    write("units/masked.timer", "");
     expect(await home.json(["import", "systemd", "units/masked.timer"])).toMatchObject({ counts: { left: 1 } });
   });
 });

@@ -10,7 +10,7 @@ import { command, plural, schedule } from "./words.ts";
 const INDENT = 7;
 
 export function imported(answer: ImportAnswer, screen: Screen): string {
-  const { entries, counts, notes, dryRun, imported: made } = answer;
+  const { entries, counts, notes, dryRun, refused, imported: made } = answer;
   const lines: string[] = [];
   let source: string | null = null;
   for (const entry of entries) {
@@ -35,14 +35,28 @@ export function imported(answer: ImportAnswer, screen: Screen): string {
     counts.problems > 0 ? screen.bad(plural(counts.problems, "problem")) : null,
   ];
   lines.push(parts.filter((part) => part !== null).join(", "));
-  if (counts.problems > 0 && !made)
-    lines.push("Nothing was imported. Correct the problems, or import the rest with --skip-invalid.");
+  if (refused)
+    lines.push(
+      ...said(
+        "",
+        "Nothing was imported. Correct the problems, or import the rest with --skip-invalid.",
+        plain,
+        screen,
+        0,
+      ),
+    );
   else if (dryRun) lines.push("This was a dry run: nothing was changed.");
   for (const note of notes) lines.push(...said("", note, screen.dim, screen, 2));
   const first = entries.find((entry) => entry.outcome === "new")?.loop;
   if (made && first != null)
     lines.push(
-      `Look at one with \`drover loop show ${word(first.name)}\`, start it with \`drover loop resume ${word(first.name)}\`.`,
+      ...said(
+        "",
+        `Look at one with \`drover loop show ${word(first.name)}\`, start it with \`drover loop resume ${word(first.name)}\`.`,
+        plain,
+        screen,
+        0,
+      ),
     );
   return `${lines.join("\n")}\n`;
 }
