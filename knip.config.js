@@ -17,7 +17,17 @@ export default {
   project: ["src/**/*.ts", "test/**/*.ts", "test/**/*.mjs", "scripts/**/*.mjs", "bench/**/*.{mjs,ts}"],
   // The linter and its reader of types are started by name, in scripts/parts.mjs.
   ignoreDependencies: ["oxlint", "oxlint-tsgolint"],
-  ignoreBinaries: ["apt-get", "groff", "mount", "pg_config", "script", "systemd-analyze", "umount", "unshare"],
+  ignoreBinaries: [
+    "apt-get",
+    "groff",
+    "mount",
+    "nsenter",
+    "pg_config",
+    "script",
+    "systemd-analyze",
+    "umount",
+    "unshare",
+  ],
   // Types of an exported function's arguments and answer are part of it, whoever names them.
   exclude: ["types"],
   // What its own file uses is not dead, only wider open than it has to be.

@@ -105,6 +105,7 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
       const { limits } = await settingsAsFarAsRead(env, places);
       return openServices({ environment: env, limitMs: limits.serviceCallMs, home: home ?? "/" });
     },
+    findProgram: (name, cwd, path) => findProgram(env, name, cwd, path ?? env["PATH"] ?? ""),
     self: async () => (await import("./start.ts")).selfStart(env),
     inspect: async () => (await import("./inspect.ts")).inspect(world),
     selfTest: async () => (await import("./inspect.ts")).selfTest(world),

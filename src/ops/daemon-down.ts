@@ -1,7 +1,8 @@
 import { AppError } from "../core/errors.ts";
 import { duration, flag } from "./fields.ts";
 import { defineOperation, type LocalContext } from "./operation.ts";
-import { boolean, integer, nullable, object, oneOf } from "./shape.ts";
+import { findInstalled } from "./service-start.ts";
+import { boolean, integer, nullable, object, oneOf, string } from "./shape.ts";
 
 /** Beyond what the daemon was asked to wait for: signals to trees with their grace, the last writes. */
 const SHUTDOWN_MS = 60_000;
@@ -16,13 +17,29 @@ export const operation = defineOperation({
     drainMs: duration("first wait for running attempts", { bare: "30s" }),
     stopRuns: flag("end what runs; it starts again with the next daemon"),
   },
-  output: object({ state: oneOf(["down"]), stopped: boolean, pid: nullable(integer), left: nullable(integer) }),
-  cli: { examples: ["down", "down --drain 2m", "down --stop-runs"] },
+  output: object({
+    state: oneOf(["down"]),
+    stopped: boolean,
+    pid: nullable(integer),
+    left: nullable(integer),
+    /** The service that had started it, and that starts it again with the next session; null where none did. */
+    service: nullable(string),
+  }),
+  cli: {
+    examples: ["down", "down --drain 2m", "down --stop-runs"],
+    notes: [
+      "A service does not start again what was stopped by this; `up` does, and so does the next boot or login.",
+      "`drover daemon uninstall` ends that.",
+    ],
+  },
   async run(context, input) {
     const answer = await context.askDaemon();
     const holder = await context.lockHolder();
     if ("absent" in answer) {
-      if (holder === null) return { state: "down" as const, stopped: false, pid: null, left: await live(context) };
+      if (holder === null) {
+        const service = await quieted(context);
+        return { state: "down" as const, stopped: service !== null, pid: null, left: await live(context), service };
+      }
       throw new AppError(
         "unreachable",
         "daemon_unresponsive",
@@ -48,9 +65,21 @@ export const operation = defineOperation({
         );
       await context.wait(LOOK_MS);
     }
-    return { state: "down" as const, stopped: true, pid: answer.health.pid, left: await live(context) };
+    const { pid, service = null } = answer.health;
+    return { state: "down" as const, stopped: true, pid, left: await live(context), service };
   },
 });
+
+/** Stops a service that would start a daemon in a moment, as after a crash; answers its name, null where none was about to. */
+async function quieted(context: LocalContext): Promise<string | null> {
+  const installed = await findInstalled(context);
+  if (installed === null) return null;
+  const { control, name } = installed;
+  const { fault, state } = await control.look(name);
+  if (fault !== null || state === "inactive" || state === "failed") return null;
+  await control.stop(name);
+  return name;
+}
 
 /** Runs that go on without a daemon; null where the store cannot say. */
 async function live(context: LocalContext): Promise<number | null> {

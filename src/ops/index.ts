@@ -38,6 +38,18 @@ export const operations: readonly Entry[] = [
     load: () => import("./doctor.ts"),
   },
   {
+    name: "daemon.install",
+    where: "local",
+    summary: "Install the daemon as a service of yours: systemd on Linux, launchd on macOS",
+    load: () => import("./install-service.ts"),
+  },
+  {
+    name: "daemon.uninstall",
+    where: "local",
+    summary: "Stop the service and remove it; runs go on",
+    load: () => import("./uninstall-service.ts"),
+  },
+  {
     name: "daemon.status",
     where: "local",
     summary: "Show the service that starts the daemon: installed, enabled, active, and whether its paths are right",

@@ -34,8 +34,6 @@ const later: { readonly [command: string]: string } = {
   "import.markdown": "work items",
   "import.bundle": "imports",
   apply: "declarative files",
-  "daemon.install": "service installation",
-  "daemon.uninstall": "service installation",
   "daemon.logs": "service installation",
   export: "export",
   "config.schema": "declarative files",

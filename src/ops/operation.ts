@@ -327,6 +327,8 @@ export interface Reach {
   readonly files: StoreFiles;
   /** This user's service manager; null where there is none that drover knows. */
   service(): Promise<ServiceControl | null>;
+  /** The file that a command's name means on a PATH; null when there is none. */
+  findProgram(name: string, cwd: string, path: string | undefined): Promise<string | null>;
   /** How this process was started, for a service that is to start another like it. */
   self(): Promise<SelfStart>;
   /** Looks at everything, for `doctor`; changes nothing. */

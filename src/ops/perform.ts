@@ -182,6 +182,7 @@ async function localContext(world: World, operation: AnyOperation, saysYes: bool
     beDaemon: (mode) => world.beDaemon(mode),
     files: world.files,
     service: () => world.service(),
+    findProgram: (name, from, path) => world.findProgram(name, from, path),
     self: () => world.self(),
     inspect: () => world.inspect(),
     selfTest: () => world.selfTest(),

@@ -33,7 +33,13 @@ export async function runSelfTest(world: World, livingOf: (attemptId: string) =>
     const fault = await judge(world, runId, patienceMs, livingOf);
     if (fault !== null) return { ok: false, runId, message: fault };
     const seconds = Math.round((performance.now() - begun) / 100) / 10;
-    const who = "health" in before ? "the daemon" : "a daemon that was started for it";
+    const service = "health" in before ? (before.health.service ?? null) : null;
+    const who =
+      service !== null
+        ? `the service ${service}`
+        : "health" in before
+          ? "the daemon"
+          : "a daemon that was started for it";
     return {
       ok: true,
       runId,

@@ -38,7 +38,7 @@ OOMPolicy=continue
 TimeoutStopSec=${seconds(stopLimitMs)}
 Restart=always
 RestartSec=${seconds(restartMs)}
-# \`drover down\` ends with 0, and is not undone. 143 is how it ends when systemd stops it.
+# \`drover down\` ends with 0, and is not undone. 130 is how the daemon ends when it was told by a signal.
 RestartPreventExitStatus=0
 SuccessExitStatus=130
 # A cgroup for each attempt, by which it can be proved that nothing is left of it.

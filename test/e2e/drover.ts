@@ -148,7 +148,7 @@ export function openHome({
 }
 
 /** `--json` in front of what belongs to a command that is run. */
-function withJson(args: readonly string[]): string[] {
+export function withJson(args: readonly string[]): string[] {
   const at = args.indexOf("--");
   return at === -1 ? [...args, "--json"] : [...args.slice(0, at), "--json", ...args.slice(at)];
 }

@@ -6,18 +6,35 @@ import type { Screen } from "../screen.ts";
 import { inertLine, table, wrap } from "../text.ts";
 import { distance, facts, painted, plural, status, time, warnings } from "./words.ts";
 
-export function up(answer: { readonly state: string; readonly started: boolean; readonly pid: number | null }): string {
+export function up(
+  answer: {
+    readonly state: string;
+    readonly started: boolean;
+    readonly pid: number | null;
+    readonly service: string | null;
+    readonly warnings: readonly Warning[];
+  },
+  screen: Screen,
+): string {
   if (answer.state === "down") return "";
-  return `${answer.started ? "drover is up" : "drover is already up"} (pid ${answer.pid})\n`;
+  const by = answer.service === null ? "" : `, as the service ${answer.service}`;
+  return `${answer.started ? "drover is up" : "drover is already up"} (pid ${answer.pid}${by})\n${warnings(answer.warnings, screen)}`;
 }
 
 export function down(answer: {
   readonly stopped: boolean;
   readonly pid: number | null;
   readonly left: number | null;
+  readonly service: string | null;
 }): string {
+  const again =
+    answer.service === null
+      ? ""
+      : `The service ${answer.service} starts it again with your next session or boot, or now: drover up\n`;
   const left = answer.left === null || answer.left === 0 ? "" : `; ${plural(answer.left, "run goes", "runs go")} on`;
-  return answer.stopped ? `drover is down (was pid ${answer.pid})${left}\n` : `drover was not up${left}\n`;
+  if (answer.stopped && answer.pid === null)
+    return `the service was about to start drover, and does not now${left}\n${again}`;
+  return (answer.stopped ? `drover is down (was pid ${answer.pid})${left}\n` : `drover was not up${left}\n`) + again;
 }
 
 interface Status {

@@ -15,6 +15,8 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   up: async () => (await daemon()).up,
   down: async () => (await daemon()).down,
   status: async () => (await daemon()).statusPage,
+  "daemon.install": async () => (await service()).installed,
+  "daemon.uninstall": async () => (await service()).uninstalled,
   "daemon.status": async () => (await service()).serviceStatus,
   doctor: async () => (await daemon()).findings,
   "loop.add": async () => (await loops()).loopCard,

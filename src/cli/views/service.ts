@@ -1,8 +1,10 @@
 /** The service that starts the daemon, for people. */
+import type { Warning } from "../../ops/documents.ts";
+import type { InstallAnswer } from "../../ops/install-service.ts";
 import type { ServiceFinding, ServiceState } from "../../ops/service-state.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine } from "../text.ts";
-import { facts, painted, status } from "./words.ts";
+import { facts, painted, plural, status, warnings } from "./words.ts";
 
 const MARKS = { problem: "bad", warning: "warn", note: "dim" } as const;
 
@@ -54,7 +56,7 @@ export function serviceStatus(
     return facts(
       [
         ["daemon", daemonLine],
-        ["service", `not installed (it would be ${service.file})`],
+        ["service", `not installed (it would be ${inertLine(service.file)})`],
       ],
       screen,
     );
@@ -64,12 +66,73 @@ export function serviceStatus(
       [
         ["daemon", daemonLine],
         ["service", `${service.name} (${service.kind}), ${enabled}, ${service.state ?? "state not known"}`],
-        ["file", `${service.file}${service.ours ? (service.edited ? " (changed by hand)" : "") : " (not drover's)"}`],
-        ["starts", service.program === null ? "-" : `${service.program}, with ${service.node}`],
-        ["PATH", service.path],
+        [
+          "file",
+          `${inertLine(service.file)}${service.ours ? (service.edited ? " (changed by hand)" : "") : " (not drover's)"}`,
+        ],
+        ["starts", service.program === null ? "-" : inertLine(`${service.program}, with ${service.node}`)],
+        ["PATH", inertLine(service.path ?? "")],
         ["linger", lingerWords(service.linger)],
       ],
       screen,
     ) + serviceFindings(service.findings, screen)
   );
+}
+
+const CHANGES = {
+  created: ["would be written", "is written"],
+  replaced: ["would be written anew", "is written anew"],
+  unchanged: ["is as it has to be", "is as it has to be"],
+} as const;
+
+/** Findings that the rest of the answer says. */
+const SAID: ReadonlySet<string> = new Set([
+  "service_linger_off",
+  "service_unreachable",
+  "service_not_enabled",
+  "service_stopped",
+]);
+
+export function installed(answer: InstallAnswer, screen: Screen): string {
+  const { change, dryRun, file, text, path, agents, pid, started, selfTest, service } = answer;
+  const lines = [`${inertLine(file)} ${CHANGES[change][dryRun ? 0 : 1]}\n`];
+  if (dryRun) lines.push(`\n${text.split("\n").map(inertLine).join("\n")}\n`);
+  const width = Math.max(0, ...agents.map(({ program }) => program.length));
+  lines.push(
+    facts(
+      [
+        ["PATH", inertLine(path)],
+        ...agents.map(({ program, file: at }): [string, string] => [
+          program.padEnd(width),
+          inertLine(at ?? "not found on this PATH"),
+        ]),
+        ["linger", lingerWords(service?.linger ?? null)],
+      ],
+      screen,
+    ),
+  );
+  lines.push(warnings(answer.warnings, screen));
+  if (!dryRun) lines.push(serviceFindings(service?.findings.filter(({ code }) => !SAID.has(code)) ?? [], screen));
+  if (pid !== null) lines.push(`${started ? "started" : "it is up already"} (pid ${pid})\n`);
+  else if (!dryRun && service?.active !== true)
+    lines.push("It starts by itself, and now, with: drover daemon install --enable\n");
+  if (selfTest !== null)
+    lines.push(`${selfTest.ok ? screen.good("ok") : screen.bad("failed")}: ${inertLine(selfTest.message)}\n`);
+  return lines.join("");
+}
+
+export function uninstalled(
+  answer: {
+    readonly removed: boolean;
+    readonly file: string;
+    readonly stopped: boolean;
+    readonly left: number | null;
+    readonly warnings: readonly Warning[];
+  },
+  screen: Screen,
+): string {
+  if (!answer.removed) return `no service is installed: ${inertLine(answer.file)} is not there\n`;
+  const left = answer.left === null || answer.left === 0 ? "" : `; ${plural(answer.left, "run goes", "runs go")} on`;
+  const what = answer.stopped ? "the service is stopped and removed" : "the service is removed";
+  return `${what}${left}\n${warnings(answer.warnings, screen)}`;
 }
