@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { runErrand } from "./errand.ts";
+import { giveUpErrands, runErrand } from "./errand.ts";
 import { openProcessTable } from "./processes.ts";
 
 const table = openProcessTable();
@@ -44,4 +44,16 @@ test("that what holds the output is ended makes it no whole", async () => {
     whole: true,
     report: { killed: 1 },
   });
+});
+
+test("errands that are given up end with all that they started", async () => {
+  const begun = performance.now();
+  const ended = Promise.all([errand("sleep 300 & echo $!; wait"), errand("exec sleep 300")]);
+  await giveUpErrands();
+  expect(await ended).toMatchObject([
+    { exit: null, timedOut: false, report: { left: 0 } },
+    { exit: null, timedOut: false, report: { left: 0 } },
+  ]);
+  expect(performance.now() - begun).toBeLessThan(20_000);
+  await giveUpErrands();
 });

@@ -56,7 +56,32 @@ const DRAIN_MS = 200;
  * Runs an errand to its end or its limit, whatever helpers it leaves: they are ended too and cannot delay the answer. Never throws.
  * @param sweep whether what is left after a timely end is looked for; a list of all processes, so not for each call of git
  */
-export async function runErrand(errand: Errand, table: ProcessTable, sweep = true): Promise<ErrandEnd> {
+export function runErrand(errand: Errand, table: ProcessTable, sweep = true): Promise<ErrandEnd> {
+  const nobody = new AbortController();
+  const ended = run(errand, table, sweep, nobody.signal);
+  underWay.set(ended, nobody);
+  const forget = () => underWay.delete(ended);
+  ended.then(forget, forget);
+  return ended;
+}
+
+/** Errands of this process that have not ended. */
+const underWay = new Map<Promise<ErrandEnd>, AbortController>();
+
+/** Ends every errand of this process, with its whole tree: nobody waits for them any more. */
+export async function giveUpErrands(): Promise<void> {
+  while (underWay.size > 0) {
+    for (const nobody of underWay.values()) nobody.abort();
+    await Promise.allSettled(underWay.keys());
+  }
+}
+
+async function run(
+  errand: Errand,
+  table: ProcessTable,
+  sweep: boolean,
+  givenUp: AbortSignal,
+): Promise<ErrandEnd> {
   const id = `${makerOf(table)}.${randomUUID()}`;
   const { [ATTEMPT_MARK]: _ofAnother, ...environment } = errand.environment; // else an attempt's sweep would end us
   const stdout = keeper(errand);
@@ -120,6 +145,7 @@ export async function runErrand(errand: Errand, table: ProcessTable, sweep = tru
       void end(null, null);
     };
     errand.unwanted?.addEventListener("abort", giveUp);
+    givenUp.addEventListener("abort", giveUp);
     if (errand.unwanted?.aborted === true) giveUp();
     child.stdout.on("data", stdout.add);
     child.stderr.on("data", stderr.add);

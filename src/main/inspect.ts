@@ -16,8 +16,15 @@ const KEPT_BYTES = 65_536;
 
 /** Everything `doctor` finds here. It changes nothing. */
 export async function inspect(world: CommandWorld): Promise<Examination> {
-  const [{ examine }, probes] = await Promise.all([import("../ops/findings.ts"), openProbes(world)]);
-  return examine(world, probes);
+  const [{ examine }, { giveUpErrands }, probes] = await Promise.all([
+    import("../ops/findings.ts"),
+    import("../execution/errand.ts"),
+    openProbes(world),
+  ]);
+  const examination = await examine(world, probes);
+  // What a check that took too long had asked is asked no more.
+  await giveUpErrands();
+  return examination;
 }
 
 /** The run of one second, and what became of it. */

@@ -1,17 +1,18 @@
-import { accountField, accountOf, answerAccount } from "./account-answer.ts";
-import { accountShape } from "./documents.ts";
+import { accountField, accountOf, answerAccount, notServed } from "./account-answer.ts";
+import { accountKeys, warningShape } from "./documents.ts";
 import { defineOperation } from "./operation.ts";
+import { listOf, object } from "./shape.ts";
 
 export const operation = defineOperation({
   name: "account.enable",
   where: "write",
   summary: "Let an account take work again",
   input: { account: accountField },
-  output: accountShape,
+  output: object({ ...accountKeys, warnings: listOf(warningShape) }),
   cli: { positionals: ["account"], examples: ["account enable claude:work"] },
   async run(context, input) {
     const { account } = await accountOf(context, input.account);
     await context.store.accounts.enable({ accountId: account.id, enabled: true });
-    return answerAccount(context, account.id);
+    return { ...(await answerAccount(context, account.id)), warnings: await notServed(context) };
   },
 });

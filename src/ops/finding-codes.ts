@@ -369,7 +369,7 @@ export const findingKinds = {
   },
 
   host_silent: {
-    check: "hosts",
+    check: "stuck",
     level: "warning",
     says: "A host of this store has been silent for long, and runs or loops are bound to it.",
     mend: "Start its daemon; or cancel those runs, and move the loops.",
@@ -484,13 +484,13 @@ export const findingKinds = {
     mend: "What the sentence says; the run that is named has its output.",
   },
   check_failed: {
-    check: "doctor",
+    check: "any",
     level: "warning",
     says: "A check could not be made, or did not end in its time (`limits.doctorCheckMs`).",
     mend: "What the sentence says; the other checks stand.",
   },
   not_looked_at: {
-    check: "doctor",
+    check: "any",
     level: "note",
     says: "A check was left out, because what it needs cannot be read.",
     mend: "Mend what is said above, then ask again.",

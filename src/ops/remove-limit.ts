@@ -1,7 +1,9 @@
 import { AppError } from "../core/errors.ts";
+import { notServed } from "./account-answer.ts";
+import { warningShape } from "./documents.ts";
 import { checkResource, resourceField } from "./limit-resource.ts";
 import { defineOperation } from "./operation.ts";
-import { boolean, object, string } from "./shape.ts";
+import { boolean, listOf, object, string } from "./shape.ts";
 
 export const operation = defineOperation({
   name: "limit.rm",
@@ -9,20 +11,20 @@ export const operation = defineOperation({
   raises: ["not_found"],
   summary: "Take a limit away",
   input: { resource: resourceField },
-  output: object({ resource: string, removed: boolean }),
+  output: object({ resource: string, removed: boolean, warnings: listOf(warningShape) }),
   cli: {
     positionals: ["resource"],
     examples: ["limit rm provider:codex"],
     notes: ["A folder that several agents write in then takes one at a time again."],
   },
-  async run({ store }, { resource }) {
+  async run(context, { resource }) {
     checkResource(resource);
-    const { removed } = await store.admission.removeLimit({ resource });
+    const { removed } = await context.store.admission.removeLimit({ resource });
     if (!removed)
       throw new AppError("not_found", "no_such_limit", `${resource} has no limit`, {
         path: "resource",
         hint: "`drover limit ls` lists those that there are.",
       });
-    return { resource, removed };
+    return { resource, removed, warnings: await notServed(context) };
   },
 });

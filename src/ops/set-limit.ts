@@ -1,8 +1,10 @@
 import { AppError } from "../core/errors.ts";
+import { notServed } from "./account-answer.ts";
+import { warningShape } from "./documents.ts";
 import { integer, required } from "./fields.ts";
 import { checkResource, resourceField } from "./limit-resource.ts";
 import { defineOperation } from "./operation.ts";
-import { integer as count, object, string } from "./shape.ts";
+import { integer as count, listOf, object, string } from "./shape.ts";
 
 export const operation = defineOperation({
   name: "limit.set",
@@ -12,13 +14,14 @@ export const operation = defineOperation({
     resource: resourceField,
     limit: required(integer("how many at most", { min: 0, max: 1_000_000 })),
   },
-  output: object({ resource: string, limit: count }),
+  output: object({ resource: string, limit: count, warnings: listOf(warningShape) }),
   cli: {
     positionals: ["resource", "limit"],
     examples: ["limit set account:claude:work 2", "limit set provider:codex 4"],
     notes: ["`drover limit rm` takes a limit away again."],
   },
-  async run({ store }, { resource, limit }) {
+  async run(context, { resource, limit }) {
+    const { store } = context;
     checkResource(resource);
     const [kind, provider = "", name = ""] = resource.split(":");
     if (kind === "account" && name !== "default") {
@@ -35,6 +38,6 @@ export const operation = defineOperation({
         );
     }
     await store.admission.setLimit({ resource, limit });
-    return { resource, limit };
+    return { resource, limit, warnings: await notServed(context) };
   },
 });

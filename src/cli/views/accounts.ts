@@ -93,6 +93,9 @@ export function accountPage(account: AccountDocument, screen: Screen): string {
   );
 }
 
+export const enabled = (account: AccountDocument & { readonly warnings: readonly Warning[] }, screen: Screen): string =>
+  accountPage(account, screen) + warnings(account.warnings, screen);
+
 export const released = (
   account: AccountDocument & { readonly woken: number; readonly warnings: readonly Warning[] },
   screen: Screen,
@@ -271,8 +274,13 @@ export function pruned(
   return `${lists.join("")}${answer.more ? "there are more: ask again\n" : ""}`;
 }
 
-export const limitSet = (answer: { readonly resource: string; readonly limit: number }): string =>
-  `${inertLine(answer.resource)}: at most ${answer.limit}\n`;
+interface Limited {
+  readonly resource: string;
+  readonly warnings: readonly Warning[];
+}
 
-export const limitRemoved = (answer: { readonly resource: string }): string =>
-  `${inertLine(answer.resource)}: no limit\n`;
+export const limitSet = (answer: Limited & { readonly limit: number }, screen: Screen): string =>
+  `${inertLine(answer.resource)}: at most ${answer.limit}\n${warnings(answer.warnings, screen)}`;
+
+export const limitRemoved = (answer: Limited, screen: Screen): string =>
+  `${inertLine(answer.resource)}: no limit\n${warnings(answer.warnings, screen)}`;

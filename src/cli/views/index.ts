@@ -45,7 +45,7 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "account.add": async () => (await accounts()).accountPage,
   "account.ls": async () => (await accounts()).accountTable,
   "account.show": async () => (await accounts()).accountPage,
-  "account.enable": async () => (await accounts()).accountPage,
+  "account.enable": async () => (await accounts()).enabled,
   "account.disable": async () => (await accounts()).accountPage,
   "account.hold": async () => (await accounts()).accountPage,
   "account.release": async () => (await accounts()).released,
