@@ -1,5 +1,6 @@
 /** The command line: words to an operation, its answer to a person or a script, its error to an exit status. It knows no operation by name. */
 import type { TranscriptEntry } from "../core/agent.ts";
+import { describeDuration } from "../core/duration.ts";
 import { AppError, BrokenAssert } from "../core/errors.ts";
 import { nearest } from "../core/nearest.ts";
 import { findEntry, operations, type Entry } from "../ops/index.ts";
@@ -12,7 +13,9 @@ import { commonIn, parseArguments, requireGiven } from "./arguments.ts";
 import { EXIT, RUN_EXIT } from "./exits.ts";
 import { openScreen, type Screen } from "./screen.ts";
 import { inertLine } from "./text.ts";
-import { put, type Waited, waitForRun } from "./wait.ts";
+import { put } from "./put.ts";
+import { openLiveLine } from "./live.ts";
+import { type Waited, waitForRun, watchRun } from "./wait.ts";
 
 export interface CommandWorld extends World {
   /** Keeps a fault of our own for whoever mends it. */
@@ -263,16 +266,34 @@ async function stream(
 ): Promise<number> {
   const { eventLine } = json || operation.cli.pieces === true ? { eventLine: null } : await import("./views/runs.ts");
   const { entryText } = await import("./views/transcript.ts");
-  for await (const item of performFollow(world, operation, input, interrupts.first)) {
-    const text = json
-      ? `${JSON.stringify(item)}\n`
-      : eventLine === null
-        ? pieceText(item as Piece, entryText, screen)
-        : eventLine(item as never, screen);
-    await put(process.stdout, text);
-    if (isBroken()) return 0;
+  const { watches } = operation.cli;
+  const given = input as { readonly [key: string]: unknown };
+  const watched =
+    watches !== undefined && given["follow"] === true && given["raw"] !== true && !json ? given[watches] : undefined;
+  const live = openLiveLine(watched === undefined ? { ...screen, redraws: false } : screen, () => world.clock.now());
+  const over = new AbortController();
+  const watching =
+    typeof watched === "string" && screen.redraws ? watchRun(world, watched, live, over.signal) : Promise.resolve();
+  try {
+    return await printAll();
+  } finally {
+    over.abort();
+    live.close();
+    await watching;
   }
-  return interrupts.first.aborted ? RUN_EXIT.interrupted : 0;
+
+  async function printAll(): Promise<number> {
+    for await (const item of performFollow(world, operation, input, interrupts.first)) {
+      const text = json
+        ? `${JSON.stringify(item)}\n`
+        : eventLine === null
+          ? pieceText(item as Piece, entryText, screen)
+          : eventLine(item as never, screen);
+      await live.print(process.stdout, text);
+      if (isBroken()) return 0;
+    }
+    return interrupts.first.aborted ? RUN_EXIT.interrupted : 0;
+  }
 }
 
 async function follow(
@@ -305,16 +326,18 @@ async function follow(
 /** How a run ended, on standard error, where a person looks or something went wrong. */
 function summarise({ run, exit }: Waited, screen: Screen): void {
   if (run.finishedAt === null || (exit === 0 && !screen.redraws)) return;
-  const took =
-    run.durationMs === null
-      ? ""
-      : ` after ${run.durationMs < 1_000 ? `${run.durationMs}ms` : `${Math.floor(run.durationMs / 100) / 10}s`}`;
+  const usual = run.usualMs === null || !screen.redraws ? "" : ` (usually ${shortTime(run.usualMs)})`;
+  const took = run.durationMs === null ? "" : ` after ${shortTime(run.durationMs)}${usual}`;
   const why = run.error === null ? (run.reason === null ? "" : `: ${run.reason}`) : `: ${run.error.message}`;
   const paint = exit === 0 ? screen.good : screen.bad;
   const drawn = screen.redraws ? paint(run.status) : run.status;
   const mend = run.remedy === null ? "" : `mend: ${inertLine(run.remedy.words)}\n`;
   process.stderr.write(`${run.id} ${drawn}${inertLine(`${took}${why}`)}\n${mend}`);
 }
+
+/** To the tenth of a second below a minute, as a stopwatch has it. */
+const shortTime = (ms: number): string =>
+  ms < 1_000 ? `${ms}ms` : ms < 60_000 ? `${Math.floor(ms / 100) / 10}s` : describeDuration(ms);
 
 interface Interrupts {
   /** Aborted by the first Ctrl-C. */

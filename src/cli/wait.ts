@@ -1,10 +1,12 @@
 /** Waits for the end of a run on behalf of a command, shows its output meanwhile, and says what the end means. */
 import { describeRefusal, type Refusal } from "../core/admission.ts";
+import type { Usage } from "../core/agent.ts";
 import { describeDuration } from "../core/duration.ts";
 import { AppError } from "../core/errors.ts";
 import type { RunTree } from "../core/records.ts";
 import { isLiveAttempt, type RunStatus } from "../core/run.ts";
-import { attemptOf, type RunTreeDocument } from "../ops/documents.ts";
+import { attemptOf, parsedOutput, type RunTreeDocument } from "../ops/documents.ts";
+import { findRun } from "../ops/find.ts";
 import { inWords } from "../ops/fault-words.ts";
 import { remedyOf } from "../ops/login-remedy.ts";
 import type { StoreContext } from "../ops/operation.ts";
@@ -12,8 +14,9 @@ import { withReading } from "../ops/perform.ts";
 import { answerRun } from "../ops/run-answer.ts";
 import type { World } from "../ops/world.ts";
 import { RUN_EXIT } from "./exits.ts";
+import { usualMs } from "../ops/usual.ts";
+import { type LiveLine, openLiveLine, type Standing, tokens } from "./live.ts";
 import type { Screen } from "./screen.ts";
-import { inertLine } from "./text.ts";
 
 /** How often the store is looked at: soon after something changed, less often when nothing does. */
 const SOONEST_LOOK_MS = 15;
@@ -22,6 +25,10 @@ const LATEST_LOOK_MS = 250;
 const DAEMON_LOOK_MS = 2_000;
 /** Looks that found no daemon, one after the other, until it is taken for gone: one may be just replaced by another. */
 const ABSENCES = 3;
+/** The same where nobody watches: long enough for a restart of the daemon on a busy machine. */
+const ABSENCES_OF_SCRIPT = 15;
+/** Of a line of output, as much is kept as could be shown. */
+const MAX_LINE = 1_000;
 /** A wait that is shorter is not worth a line where no line can be redrawn. */
 const SAID_AFTER_MS = 1_000;
 
@@ -62,9 +69,25 @@ export function waitForRun(world: World, screen: Screen, request: WaitRequest): 
 }
 
 async function wait(world: World, context: StoreContext, screen: Screen, request: WaitRequest): Promise<Waited> {
+  const live = openLiveLine(screen, () => world.clock.now());
+  try {
+    return await waitBehind(live, world, context, screen, request);
+  } finally {
+    live.close();
+  }
+}
+
+async function waitBehind(
+  live: LiveLine,
+  world: World,
+  context: StoreContext,
+  screen: Screen,
+  request: WaitRequest,
+): Promise<Waited> {
   const { store } = context;
-  const printer = request.prints ? startPrinter(context, screen) : null;
-  const progress = startProgress(screen);
+  // What is not printed is looked at for its last line.
+  const printer = request.prints || screen.redraws ? startPrinter(context, screen, live, request.prints) : null;
+  const usual = screen.redraws ? usualMs(store, request.runId).catch(() => null) : null;
   let askedToCancel = false;
   let heldSince: number | null = null;
   let lookMs = SOONEST_LOOK_MS;
@@ -79,8 +102,9 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
       if (tree === null) throw new AppError("not_found", "run_not_found", `the run ${request.runId} is gone`);
       printer?.show(tree);
       const end = async (exit: number): Promise<Waited> => {
-        progress.clear();
+        live.show(null);
         await printer?.finish(tree);
+        live.close();
         return { run: await answerRun(context, tree), exit };
       };
       if (tree.run.finishedAt !== null && tree.attempts.every((attempt) => !isLiveAttempt(attempt.status)))
@@ -88,8 +112,7 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
 
       if (request.interrupted.aborted && !askedToCancel) {
         askedToCancel = true;
-        progress.clear();
-        request.say("cancelling; another Ctrl-C leaves at once");
+        live.say("cancelling; another Ctrl-C leaves at once");
         await request.cancel();
       }
 
@@ -106,8 +129,7 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
           const worth = held.message !== null || (!screen.redraws && waitedMs >= SAID_AFTER_MS);
           if (worth && said !== held.key) {
             said = held.key;
-            progress.clear();
-            request.say(`${tree.run.id} waits: ${held.why}`);
+            live.say(`${tree.run.id} waits: ${held.why}`);
           }
         }
         const comesBack = held.wakeAt !== null && held.wakeAt - world.clock.now() + waitedMs <= limitMs;
@@ -117,11 +139,19 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
           return waited;
         }
       }
-      progress.show(tree, held?.why ?? null);
+      const isAway = absences >= ABSENCES;
+      live.show(
+        standingOf(tree, world.clock.now(), {
+          usualMs: (await usual) ?? null,
+          why: isAway ? AWAY : (held?.why ?? null),
+          ...(printer?.told() ?? { last: null, tokens: 0 }),
+        }),
+      );
 
       if (performance.now() - askedDaemonAt > DAEMON_LOOK_MS) {
         askedDaemonAt = performance.now();
         const answer = await world.askDaemon();
+        const before = absences;
         absences = "absent" in answer && answer.absent === "down" ? absences + 1 : 0;
         // One that was there for this run alone leaves when there is nothing left that it could do.
         const needed = absences >= ABSENCES ? await neededFromPerson(context, tree) : null;
@@ -130,10 +160,13 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
           request.say(`${tree.run.id} waits: ${needed}; ${await whoGoesOn(world, RUN_EXIT.person)}`);
           return waited;
         }
-        if (absences >= ABSENCES)
+        // A person sees it, and decides; a script is told when it has lasted.
+        if (absences >= (screen.redraws ? Number.POSITIVE_INFINITY : ABSENCES_OF_SCRIPT))
           throw new AppError("unreachable", "daemon_down", `no daemon is running any more; ${tree.run.id} is kept`, {
             hint: "drover up",
           });
+        if (screen.redraws && absences === ABSENCES) live.say(awayWords(tree));
+        if (screen.redraws && before >= ABSENCES && absences === 0) live.say("a daemon is back");
       }
       const looks = `${tree.run.status} ${tree.attempts.length} ${tree.attempts.at(-1)?.status}`;
       lookMs = looks === seen ? Math.min(LATEST_LOOK_MS, lookMs * 1.3) : SOONEST_LOOK_MS;
@@ -141,9 +174,92 @@ async function wait(world: World, context: StoreContext, screen: Screen, request
       await pause(lookMs, askedToCancel ? null : request.interrupted);
     }
   } finally {
-    progress.clear();
     printer?.stop();
   }
+}
+
+/** How often a followed run is looked at. */
+const WATCH_MS = 500;
+
+/** Says how a run stands, for as long as somebody else prints its output. Never throws: it is only about the line. */
+export async function watchRun(world: World, ref: string, live: LiveLine, over: AbortSignal): Promise<void> {
+  try {
+    await withReading(world, async ({ store }) => {
+      const { run } = await findRun(store, ref);
+      const usual = await usualMs(store, run.id);
+      let absences = 0;
+      for (let looks = 0; !over.aborted; looks++) {
+        const tree = await store.runs.get({ runId: run.id });
+        if (tree === null || tree.run.finishedAt !== null) return live.show(null);
+        if (looks % (DAEMON_LOOK_MS / WATCH_MS) === 0) {
+          const answer = await world.askDaemon();
+          absences = "absent" in answer && answer.absent === "down" ? absences + 1 : 0;
+        }
+        const why = absences >= ABSENCES ? AWAY : null;
+        live.show(standingOf(tree, world.clock.now(), { usualMs: usual, why, last: null, tokens: 0 }));
+        await pause(WATCH_MS, over);
+      }
+    });
+  } catch {
+    live.show(null); // what is wrong with the run or the store is told by what prints the output
+  }
+}
+
+const AWAY = "the daemon is away: `drover up` starts one";
+
+/** What it means for a run that there is no daemon. */
+const awayWords = ({ run, attempts }: RunTree): string =>
+  attempts.some((attempt) => isLiveAttempt(attempt.status))
+    ? `the daemon is away; ${run.id} goes on without it, and its end is told when one is back: drover up`
+    : `the daemon is away; ${run.id} is kept, and starts when one is back: drover up`;
+
+const totalTokens = (usage: Partial<Usage> | null): number =>
+  (usage?.inputTokens ?? 0) + (usage?.cachedInputTokens ?? 0) + (usage?.outputTokens ?? 0);
+
+interface Told {
+  readonly usualMs: number | null;
+  readonly why: string | null;
+  /** The last line of output, where it is not on the screen already. */
+  readonly last: string | null;
+  readonly tokens: number;
+}
+
+/** How a run stands, for the line below its output. */
+export function standingOf({ run, steps, attempts, worktree }: RunTree, now: number, told: Told): Standing | null {
+  if (run.finishedAt !== null) return null;
+  const newest = attempts.toSorted((a, b) => b.number - a.number)[0];
+  const at = newest !== undefined && isLiveAttempt(newest.status) ? newest : undefined;
+  const step = steps[0];
+  const used = attempts.reduce(
+    (sum, { usageTotal }) => {
+      const usage = usageTotal === null ? null : (parsedOutput(usageTotal) as Partial<Usage> | null);
+      return sum + totalTokens(usage);
+    },
+    at === undefined ? 0 : told.tokens,
+  );
+  const notes = [
+    ...(step !== undefined && step.maxAttempts > 1 && newest !== undefined
+      ? [`try ${Math.min(step.maxAttempts, step.triesCounted + (at === undefined ? 0 : 1))} of ${step.maxAttempts}`]
+      : []),
+    ...(used === 0 ? [] : [tokens(used)]),
+  ];
+  const standing = (state: string, since: number | null, words: string | null): Standing => ({
+    state,
+    since: since ?? now,
+    usualMs: state === "running" ? told.usualMs : null,
+    words,
+    notes,
+  });
+  if (at === undefined) {
+    const { reason, status, queuedAt } = run;
+    const why = told.why ?? (reason === "turn" ? "earlier runs of its loop have not ended" : reason);
+    return standing(status, newest?.finishedAt ?? queuedAt, why);
+  }
+  if (run.cancelRequestedAt !== null || at.endingSince !== null)
+    return standing("ending", at.endingSince ?? run.cancelRequestedAt, told.why ?? "its processes are being ended");
+  if (at.status === "running") return standing("running", run.startedAt ?? at.startedAt, told.why ?? told.last);
+  const making = worktree?.state === "making" ? "its worktree is being made" : null;
+  return standing("starting", run.queuedAt, told.why ?? making);
 }
 
 interface Held {
@@ -256,19 +372,37 @@ async function exitOfRefusal(store: StoreContext["store"], refusal: Refusal): Pr
 }
 
 /** Prints both outputs of the run's attempts, one attempt after the other; of an agent that speaks in events its transcript. */
-function startPrinter(context: StoreContext, screen: Screen) {
+function startPrinter(context: StoreContext, screen: Screen, live: LiveLine, prints: boolean) {
+  let last = "";
+  let used = 0;
+  /** What is not on this terminal has its last line in the line below. */
+  const isSeen = prints && process.stdout.isTTY;
+  const tell = (text: string): void => {
+    if (isSeen) return;
+    const lines = (last + text).split("\n");
+    const rest = (lines.pop() ?? "").slice(-MAX_LINE);
+    const whole = lines.findLast((line) => line.trim() !== "");
+    last = rest.trim() === "" && whole !== undefined ? `${whole.slice(0, MAX_LINE)}\n${rest}` : rest;
+  };
   const stop = new AbortController();
   let attemptId: string | null = null;
   let ended = new AbortController();
   let work: Promise<unknown> = Promise.resolve();
   const print = async (folder: string, stream: "stdout" | "stderr", over: AbortSignal) => {
     const pieces = context.output.follow({ folder, stream, tailLines: null, raw: false }, over, stop.signal);
-    for await (const piece of pieces) await put(stream === "stdout" ? process.stdout : process.stderr, piece);
+    for await (const piece of pieces) {
+      tell(piece);
+      if (prints) await live.print(stream === "stdout" ? process.stdout : process.stderr, piece);
+    }
   };
   const printEntries = async (folder: string, over: AbortSignal) => {
     const { entryText } = await import("./views/transcript.ts");
-    for await (const entry of context.output.followTranscript(folder, over, stop.signal))
-      await put(process.stdout, entryText(entry, screen));
+    for await (const entry of context.output.followTranscript(folder, over, stop.signal)) {
+      if (entry.kind === "usage") used = totalTokens(entry.usage);
+      if (entry.kind === "text") tell(`${entry.text}\n`);
+      if (entry.kind === "tool_call") tell(`calls ${entry.tool}\n`);
+      if (prints) await live.print(process.stdout, entryText(entry, screen));
+    }
   };
   const speaksInEvents = async ({ target }: RunTree["run"]): Promise<boolean> =>
     target.kind === "agent" && (await context.agents.about(target.provider)).capabilities.jsonEvents;
@@ -280,6 +414,7 @@ function startPrinter(context: StoreContext, screen: Screen) {
         ended.abort();
         ended = new AbortController();
         attemptId = attempt.id;
+        used = 0;
         const { folder } = attempt;
         const over = ended.signal;
         work = work
@@ -298,50 +433,11 @@ function startPrinter(context: StoreContext, screen: Screen) {
       ended.abort();
       await work;
     },
+    /** What it has said so far. */
+    told: (): Pick<Told, "last" | "tokens"> => ({ last: last.split("\n")[0]?.trim() ?? null, tokens: used }),
     stop(): void {
       ended.abort();
       stop.abort();
-    },
-  };
-}
-
-/** Writes, and waits while whoever reads is slower. */
-export function put(stream: NodeJS.WriteStream, text: string): Promise<void> {
-  return new Promise((resolve) => {
-    if (stream.destroyed || !stream.writable) resolve();
-    else if (stream.write(text)) resolve();
-    else {
-      const done = () => {
-        stream.off("drain", done);
-        stream.off("close", done);
-        resolve();
-      };
-      stream.once("drain", done);
-      stream.once("close", done);
-    }
-  });
-}
-
-/** One line on a terminal's standard error for as long as nothing runs. */
-function startProgress(screen: Screen) {
-  const startedAt = performance.now();
-  let shown = false;
-  const clear = (): void => {
-    if (shown) process.stderr.write("\r\u001b[K");
-    shown = false;
-  };
-  return {
-    clear,
-    show(tree: RunTree, why: string | null): void {
-      const { run } = tree;
-      if (!screen.redraws || run.status === "running") return clear();
-      const waitedMs = performance.now() - startedAt;
-      if (waitedMs < 500) return;
-      const reason = why ?? run.reason;
-      process.stderr.write(
-        `\r\u001b[K${screen.dim(`${run.status} ${describeDuration(waitedMs)}${reason === null ? "" : `: ${inertLine(reason)}`}`)}`,
-      );
-      shown = true;
     },
   };
 }

@@ -384,6 +384,8 @@ export interface CommandLine {
   readonly waits?: { readonly unless?: string; readonly when?: string };
   /** Pairs of inputs of which only one may be given. */
   readonly excludes?: readonly (readonly [string, string])[];
+  /** The input that names the run which is followed: on a terminal a line below its output says how it stands. */
+  readonly watches?: string;
   /** Inputs that only the command line uses: they do not travel to the daemon. */
   readonly own?: readonly string[];
   /** The answer is text that comes in pieces: on the command line it is always printed as it comes. */

@@ -87,6 +87,7 @@ export const operation = defineOperation({
   cli: {
     positionals: ["run"],
     pieces: true,
+    watches: "run",
     examples: [
       "logs run_01k2",
       "logs --transcript 8x2mq1 -f",
