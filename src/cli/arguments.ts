@@ -3,7 +3,7 @@ import type { AppError } from "../core/errors.ts";
 import { nearest } from "../core/nearest.ts";
 import { badInput, type Field, type Fields, flagOf, type Json, type Reading } from "../ops/fields.ts";
 import type { AnyOperation } from "../ops/operation.ts";
-import { readBytes } from "./source.ts";
+import { readBytes } from "../ops/source.ts";
 
 export interface Words {
   /** The words in front, up to the first flag. */

@@ -12,7 +12,7 @@ import type { World } from "../ops/world.ts";
 import { commonIn, parseArguments, requireGiven } from "./arguments.ts";
 import { EXIT, RUN_EXIT } from "./exits.ts";
 import { openScreen, type Screen } from "./screen.ts";
-import { inertLine } from "./text.ts";
+import { inertLine, problemLine } from "./text.ts";
 import { put } from "./put.ts";
 import { openLiveLine } from "./live.ts";
 import { type Waited, waitForRun, watchRun } from "./wait.ts";
@@ -59,14 +59,21 @@ function report(error: unknown, world: CommandWorld, json: boolean): number {
           : `It is kept in ${file}; please report it.`,
     });
   }
-  const { code, message, hint, path, kind } = known;
+  const { code, message, hint, path, problems, kind } = known;
   if (json) {
     const document = {
-      error: { code, message, ...(hint === undefined ? {} : { hint }), ...(path === undefined ? {} : { path }) },
+      error: {
+        code,
+        message,
+        ...(hint === undefined ? {} : { hint }),
+        ...(path === undefined ? {} : { path }),
+        ...(problems === undefined ? {} : { problems }),
+      },
     };
     process.stderr.write(`${JSON.stringify(document)}\n`);
   } else {
     const place = path === undefined || path === "" || message.includes(path) ? "" : ` [${path}]`;
+    for (const problem of problems ?? []) process.stderr.write(`${inertLine(problemLine(problem, world.cwd))}\n`);
     process.stderr.write(`${inertLine(`drover: ${message}${place}${hint === undefined ? "" : `. ${hint}`}`)}\n`);
   }
   return EXIT[kind];
@@ -101,7 +108,9 @@ async function dispatch(
       ? { ...given, cwd: world.cwd }
       : given;
 
-  const streams = operation.follow !== null && (input["follow"] === true || (operation.cli.pieces === true && !json));
+  const streams =
+    operation.follow !== null &&
+    (input[operation.cli.follows ?? "follow"] === true || (operation.cli.pieces === true && !json));
   if (streams) return stream(operation, input, world, screen, json, watchInterrupts(), isBroken);
 
   const answer = await perform(world, operation, withoutOwn(operation, input), yes);
@@ -264,7 +273,8 @@ async function stream(
   interrupts: Interrupts,
   isBroken: () => boolean,
 ): Promise<number> {
-  const { eventLine } = json || operation.cli.pieces === true ? { eventLine: null } : await import("./views/runs.ts");
+  const { itemViews } = await import("./views/index.ts");
+  const itemView = json ? undefined : await itemViews[operation.name]?.();
   const { entryText } = await import("./views/transcript.ts");
   const { watches } = operation.cli;
   const given = input as { readonly [key: string]: unknown };
@@ -286,9 +296,9 @@ async function stream(
     for await (const item of performFollow(world, operation, input, interrupts.first)) {
       const text = json
         ? `${JSON.stringify(item)}\n`
-        : eventLine === null
+        : itemView === undefined
           ? pieceText(item as Piece, entryText, screen)
-          : eventLine(item as never, screen);
+          : itemView(item as never, screen);
       await live.print(process.stdout, text);
       if (isBroken()) return 0;
     }

@@ -1,4 +1,5 @@
 /** Text on terminals: what foreign text may hold, how wide it is, and tables. */
+import type { Problem } from "../core/errors.ts";
 
 /** Control characters, marks that turn the writing direction, and what hides between letters. */
 const UNSAFE =
@@ -288,4 +289,12 @@ export function table(
       return `${rest}${gap}${draw(first)}\n${more.map(under).join("")}`;
     })
     .join("");
+}
+
+/** One of several things that are wrong, as compilers say it: `drover.yaml:40:5: MESSAGE. HINT`. A file below the folder is named from there. */
+export function problemLine({ file, line, column, path, message, hint }: Problem, cwd: string): string {
+  const name = file === undefined ? "" : file.startsWith(`${cwd}/`) ? file.slice(cwd.length + 1) : file;
+  const at = [name, ...(line === undefined ? [] : [line, column ?? 1])].filter((part) => part !== "").join(":");
+  const key = path === undefined || path === "" || message.includes(path) ? "" : ` [${path}]`;
+  return `${at === "" ? "" : `${at}: `}${message}${key}${hint === undefined ? "" : `. ${hint}`}`;
 }

@@ -1,11 +1,26 @@
 /** Whose fault it is and what can be done about it. Closed: every surface has one table from kind to its own status. */
 export type ErrorKind = "invalid" | "not_found" | "conflict" | "unreachable" | "unauthorised" | "internal";
 
+/** One of several things that are wrong, with its place. */
+export interface Problem {
+  readonly code: string;
+  readonly message: string;
+  readonly hint?: string;
+  /** Where in the input: `loops.nightly.every`. */
+  readonly path?: string;
+  readonly file?: string;
+  /** From 1. */
+  readonly line?: number;
+  readonly column?: number;
+}
+
 export interface ErrorDetail {
   /** What to do about it, in one sentence. */
   readonly hint?: string;
   /** Where in the input it is: a flag, a field path, a file and line. */
   readonly path?: string;
+  /** All that is wrong, where it is more than the message says. */
+  readonly problems?: readonly Problem[];
   readonly cause?: unknown;
 }
 
@@ -15,6 +30,7 @@ export class AppError extends Error {
   readonly code: string;
   readonly hint: string | undefined;
   readonly path: string | undefined;
+  readonly problems: readonly Problem[] | undefined;
 
   constructor(kind: ErrorKind, code: string, message: string, detail: ErrorDetail = {}) {
     super(message, detail.cause === undefined ? undefined : { cause: detail.cause });
@@ -23,6 +39,7 @@ export class AppError extends Error {
     this.code = code;
     this.hint = detail.hint;
     this.path = detail.path;
+    this.problems = detail.problems;
   }
 }
 
@@ -33,6 +50,7 @@ export interface ErrorDocument {
   readonly message: string;
   readonly hint?: string;
   readonly path?: string;
+  readonly problems?: readonly Problem[];
 }
 
 export function toDocument(error: AppError): ErrorDocument {
@@ -42,14 +60,16 @@ export function toDocument(error: AppError): ErrorDocument {
     message: error.message,
     ...(error.hint === undefined ? {} : { hint: error.hint }),
     ...(error.path === undefined ? {} : { path: error.path }),
+    ...(error.problems === undefined ? {} : { problems: error.problems }),
   };
 }
 
 export function fromDocument(document: ErrorDocument): AppError {
-  const { kind, code, message, hint, path } = document;
+  const { kind, code, message, hint, path, problems } = document;
   return new AppError(kind, code, message, {
     ...(hint === undefined ? {} : { hint }),
     ...(path === undefined ? {} : { path }),
+    ...(problems === undefined ? {} : { problems }),
   });
 }
 

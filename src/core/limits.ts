@@ -147,6 +147,12 @@ export const defaultLimits = {
   doctorWalBytes: 268_435_456,
   /** Age of the newest backup from which it speaks of that. */
   doctorBackupMs: 7 * 86_400_000,
+  /** Largest file that declares loops, and all prompts that the files of one `apply` name. */
+  declaredBytes: 5_242_880,
+  declaredPromptBytes: 12_582_912,
+  /** How often `apply --watch` looks at its files where the system tells of no change, and how long it waits for the last of several. */
+  declaredLookMs: 2_000,
+  declaredSettleMs: 200,
   /** How long a stop waits for writes under way; what is not written by then is found by the next daemon. */
   stopPatienceMs: 5_000,
 } as const;

@@ -76,12 +76,7 @@ export async function giveUpErrands(): Promise<void> {
   }
 }
 
-async function run(
-  errand: Errand,
-  table: ProcessTable,
-  sweep: boolean,
-  givenUp: AbortSignal,
-): Promise<ErrandEnd> {
+async function run(errand: Errand, table: ProcessTable, sweep: boolean, givenUp: AbortSignal): Promise<ErrandEnd> {
   const id = `${makerOf(table)}.${randomUUID()}`;
   const { [ATTEMPT_MARK]: _ofAnother, ...environment } = errand.environment; // else an attempt's sweep would end us
   const stdout = keeper(errand);

@@ -1,6 +1,6 @@
 /** Asks the daemon over its socket. */
 import type { IncomingMessage } from "node:http";
-import { AppError, type ErrorKind } from "../core/errors.ts";
+import { AppError, type ErrorDocument, type ErrorKind } from "../core/errors.ts";
 import type { Health } from "../ops/operation.ts";
 import { API, HEADERS, HOST, STATUS_OF } from "./protocol.ts";
 
@@ -110,7 +110,7 @@ async function read(incoming: IncomingMessage): Promise<unknown> {
   }
   const status = incoming.statusCode ?? 500;
   if (status < 400) return answer;
-  const { error } = answer as { error?: { code: string; message: string; hint?: string; path?: string } };
+  const { error } = answer as { error?: Omit<ErrorDocument, "kind"> };
   const kind = (Object.keys(STATUS_OF) as ErrorKind[]).find((one) => STATUS_OF[one] === status);
   throw new AppError(
     kind ?? (status < 500 ? "invalid" : "internal"),
@@ -119,6 +119,7 @@ async function read(incoming: IncomingMessage): Promise<unknown> {
     {
       ...(error?.hint === undefined ? {} : { hint: error.hint }),
       ...(error?.path === undefined ? {} : { path: error.path }),
+      ...(error?.problems === undefined ? {} : { problems: error.problems }),
     },
   );
 }

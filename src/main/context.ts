@@ -1,10 +1,9 @@
 /** The store, opened with what an operation is given beside it. */
-import { statSync } from "node:fs";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { Caller, StoreContext } from "../ops/operation.ts";
 import type { Settings } from "../ops/settings.ts";
 import type { OpenContext } from "../ops/world.ts";
-import { findProgram, hostIdOf, outputFiles } from "./host.ts";
+import { hostIdOf, outputFiles } from "./host.ts";
 import { LOOK_MS, SILENCE_PATIENCE_MS } from "./state.ts";
 
 /**
@@ -65,7 +64,7 @@ export async function storeContext(
   make: boolean,
   daemon: StoreContext["daemon"],
 ): Promise<StoreContext> {
-  const { build, clock, env, places } = world;
+  const { build, clock, places } = world;
   return {
     clock,
     get hostZone() {
@@ -79,8 +78,8 @@ export async function storeContext(
     caller,
     daemon,
     output: outputFiles(places),
-    findProgram: (name, cwd, path) => findProgram(env, name, cwd, path ?? env["PATH"] ?? ""),
-    isFolder: (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true,
+    findProgram: world.findProgram,
+    isFolder: world.isFolder,
     isRoot: world.isRoot,
     agents: world.agents,
     trees: world.trees,

@@ -9,7 +9,7 @@ import type { Settings } from "../ops/settings.ts";
 import { askWhereItListens, callerHere } from "./caller.ts";
 import { openContext } from "./context.ts";
 import { recordFault } from "./faults.ts";
-import { agentTools, findProgram, hostWorktrees, leftoversOf, worktreeTools } from "./host.ts";
+import { agentTools, findProgram, hostWorktrees, isFolder, leftoversOf, worktreeTools } from "./host.ts";
 import { requireState, takeLocks } from "./state.ts";
 
 /**
@@ -114,6 +114,7 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
     trees: worktreeTools(worktrees),
     leftovers: leftoversOf(places, () => world.settings()),
     isRoot: process.getuid?.() === 0,
+    isFolder,
     get hasTerminal() {
       return process.stdin.isTTY === true && process.stdout.isTTY === true;
     },

@@ -14,7 +14,15 @@ import { accountFields, usualHome } from "./account-draft.ts";
 import { agentFields } from "./agent-target.ts";
 import { badInput, type Field, type Fields, flagOf, type InputOf, type Json, type Reading } from "./fields.ts";
 import type { Places } from "./places.ts";
-import { limitsOf, type LoopInput, loopFields, loopPolicyFields, runPolicyFields } from "./work.ts";
+import {
+  limitsOf,
+  type LoopInput,
+  loopFields,
+  loopPolicyFields,
+  runPolicyFields,
+  scheduleFields,
+  targetFields,
+} from "./work.ts";
 
 /** A loop or an account as it is declared: plain data, only what differs from the usual. */
 export type Form = { readonly [key: string]: Json };
@@ -24,6 +32,12 @@ export interface LoopDefinition {
   readonly schedule: Schedule;
   readonly target: Target;
   readonly policy: LoopPolicy;
+}
+
+/** Where a form lies, and how what it names is read. */
+export interface FormReading extends Reading {
+  /** What `~/` stands for at the beginning of a place; absent: for nothing. */
+  readonly home?: string;
 }
 
 /** An input, or all that is wrong with the form: each an AppError whose `path` is within the form, as `agent.model` or `env.MODE`. */
@@ -45,6 +59,15 @@ const ACCOUNT_FORM = byFormKey(accountFields);
 
 function isOfAgent(key: string): boolean {
   return Object.hasOwn(agentFields, key);
+}
+
+const TARGET_KEYS = new Set(Object.entries(targetFields).map(([key, field]) => formKey(key, field)));
+
+/** Which part of a loop's definition a place in its form belongs to. */
+export function partOf(path: string): keyof LoopDefinition {
+  const [key = ""] = path.split(".");
+  if (Object.hasOwn(scheduleFields, key)) return "schedule";
+  return key === AGENT || TARGET_KEYS.has(key) ? "target" : "policy";
 }
 
 // --- From what is kept to a form -----------------------------------------------------------------------------------------
@@ -165,7 +188,7 @@ function readLevel(
   form: unknown,
   prefix: string,
   known: ReadonlyMap<string, readonly [key: string, field: Field<unknown>]>,
-  reading: Reading,
+  reading: FormReading,
   faults: AppError[],
   own: (key: string, value: unknown) => boolean = () => false,
 ): { [key: string]: unknown } {
@@ -194,7 +217,7 @@ function readLevel(
 }
 
 /** A value as the field's check takes it. Errors: AppError invalid. */
-function valueOf(field: Field<unknown>, value: unknown, path: string, reading: Reading): unknown {
+function valueOf(field: Field<unknown>, value: unknown, path: string, reading: FormReading): unknown {
   if (value === null)
     throw badInput(path, `${path} has no value`, "Give it one, or leave the key out.", "missing_value");
   if (field.written === "text") {
@@ -204,7 +227,10 @@ function valueOf(field: Field<unknown>, value: unknown, path: string, reading: R
         `${path} must be text`,
         field.placeholder === "D" ? "Write it with its unit, as in 90s or 1h30m." : "Put it into quotes.",
       );
-    return field.read(value, path, reading, undefined);
+    const { home } = reading;
+    const isPlace = field.completes === "folder" || field.completes === "file";
+    const said = isPlace && home !== undefined && /^~(\/|$)/.test(value) ? `${home}${value.slice(1)}` : value;
+    return field.read(said, path, reading, undefined);
   }
   return value;
 }
@@ -226,7 +252,7 @@ const MOVES_ON = "from now is another time whenever the file is read";
  * Reads the form of a loop as the input of `loop add`, without its name. Every fault of it is told, as far as one can be seen
  * without looking at others. @param reading where relative places begin, and how files are read
  */
-export function readLoopForm(form: unknown, reading: Reading): ReadForm<LoopInput> {
+export function readLoopForm(form: unknown, reading: FormReading): ReadForm<LoopInput> {
   const faults: AppError[] = [];
   let agent: { [key: string]: unknown } | null = null;
   let program: unknown;
@@ -296,7 +322,7 @@ export function readLoopForm(form: unknown, reading: Reading): ReadForm<LoopInpu
 }
 
 /** Reads the form of an account as the input of `account add`, without its provider and name. */
-export function readAccountForm(form: unknown, reading: Reading): ReadForm<InputOf<typeof accountFields>> {
+export function readAccountForm(form: unknown, reading: FormReading): ReadForm<InputOf<typeof accountFields>> {
   const faults: AppError[] = [];
   const input = readLevel(form, "", ACCOUNT_FORM, reading, faults);
   if (typeof input["secret"] === "object") input["secret"] = placed(input["secret"] as Record<string, string>, reading);
@@ -335,6 +361,9 @@ const inWords = (text: string, words: ReadonlyMap<string, string>): string =>
     .replaceAll("`--help` says what it takes.", "`drover config schema` says what it takes.")
     .replaceAll(/--[a-z][a-z-]*/g, (flag) => words.get(flag) ?? flag)
     .replaceAll("-- COMMAND", "command");
+
+/** What is said of a loop's flags, in the words of a form. */
+export const inLoopWords = (text: string): string => inWords(text, LOOP_WORDS);
 
 /** An error of `loop add` or `account add` about a form: flags become its keys, in the place and in the words. */
 export function inFormWords(error: AppError, of: "loop" | "account"): AppError {

@@ -365,6 +365,16 @@ export function pairs(about: string, traits: Traits = {}): Field<Readonly<Record
   );
 }
 
+/** JSON of any shape, whose operation checks it. It has no flag: such an operation is none of the command line. */
+export function json(about: string): Field<unknown> {
+  return field<unknown>(
+    about,
+    {},
+    { schema: {}, read: (text) => JSON.parse(text) as Json, check: (value) => value },
+    "JSON",
+  );
+}
+
 /**
  * Checks a whole input. Errors: AppError invalid, also for keys that are no input (`unknown_key`), each with its path.
  * @param pathOf how a key is called where the input was written: `--wait-limit` on the command line, `waitLimitMs` in JSON

@@ -146,6 +146,27 @@ export const operations: readonly Entry[] = [
   },
 
   {
+    name: "apply",
+    where: "local",
+    summary: "Make loops, accounts and limits what drover.yaml files say: all of it or nothing",
+    load: () => import("./apply-files.ts"),
+  },
+  {
+    name: "declared.apply",
+    where: "write",
+    summary: "Make the store match what files declare: all of it or nothing",
+    load: () => import("./apply-declared.ts"),
+    hidden: true,
+  },
+  {
+    name: "declared.check",
+    where: "read",
+    summary: "Say what this host refuses of what files declare",
+    load: () => import("./check-declared.ts"),
+    hidden: true,
+  },
+
+  {
     name: "schedule.next",
     where: "local",
     summary: "Print the next instants of a cron expression or a duration",

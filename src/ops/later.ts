@@ -33,7 +33,6 @@ const later: { readonly [command: string]: string } = {
   "import.github": "work items",
   "import.markdown": "work items",
   "import.bundle": "imports",
-  apply: "declarative files",
   "daemon.logs": "service installation",
   export: "export",
   "config.schema": "declarative files",

@@ -40,6 +40,9 @@ interface Surroundings {
   readonly places: Places;
   readonly settings: Settings;
   readonly agents: AgentTools;
+  readonly trees: WorktreeTools;
+  /** Whether what this host starts is root. */
+  readonly isRoot: boolean;
 }
 
 /** What was found of a provider's command line on this host. */
@@ -123,9 +126,6 @@ export interface StoreContext extends Surroundings {
   findProgram(name: string, cwd: string, path: string | undefined): Promise<string | null>;
   /** Whether a folder is there. */
   isFolder(path: string): boolean;
-  /** Whether what this host starts is root. */
-  readonly isRoot: boolean;
-  readonly trees: WorktreeTools;
   readonly leftovers: Leftovers;
 }
 
@@ -388,6 +388,8 @@ export interface CommandLine {
   readonly watches?: string;
   /** Inputs that only the command line uses: they do not travel to the daemon. */
   readonly own?: readonly string[];
+  /** The flag that asks for the answer as it comes; `follow` when left out. */
+  readonly follows?: string;
   /** The answer is text that comes in pieces: on the command line it is always printed as it comes. */
   readonly pieces?: boolean;
   /** The exit status that an answer means, where it is not 0. */

@@ -46,7 +46,7 @@ export async function perform(
   }
 }
 
-/** The items of an operation that can be followed, read in this process. */
+/** The items of an operation that can be followed, read or done in this process. */
 export async function* performFollow(
   world: World,
   operation: AnyOperation,
@@ -54,6 +54,12 @@ export async function* performFollow(
   signal: AbortSignal,
 ): AsyncGenerator<unknown> {
   const { follow } = asRunnable<StoreContext>(operation);
+  if (operation.where === "local" && follow !== null) {
+    const local = asRunnable<LocalContext>(operation);
+    const checked = checkInput(operation.input, input);
+    yield* local.follow?.(await localContext(world, operation, false), checked, signal) ?? [];
+    return;
+  }
   if (follow === null || operation.where !== "read")
     throw new AppError("invalid", "not_a_stream", `${operation.name} cannot be followed`);
   const checked = checkInput(operation.input, input);
@@ -99,8 +105,8 @@ async function emptyReading(world: World): Promise<OpenContext> {
         pathOf: (folder, stream) => `${places.runs}/${folder}/${stream}`,
         scrub: async () => null,
       },
-      findProgram: async () => null,
-      isFolder: () => false,
+      findProgram: world.findProgram,
+      isFolder: world.isFolder,
       isRoot: world.isRoot,
       agents: world.agents,
       trees: world.trees,
@@ -188,6 +194,8 @@ async function localContext(world: World, operation: AnyOperation, saysYes: bool
     selfTest: () => world.selfTest(),
     wait: (ms) => world.wait(ms),
     agents: world.agents,
+    trees: world.trees,
+    isRoot: world.isRoot,
     env: world.env,
     hasTerminal: world.hasTerminal,
     confirm: (question) => (saysYes ? Promise.resolve(true) : world.confirm(question)),

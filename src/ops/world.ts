@@ -30,4 +30,6 @@ export interface World extends Reach {
   readonly trees: WorktreeTools;
   readonly leftovers: Leftovers;
   readonly isRoot: boolean;
+  /** As `StoreContext` has it: also where there is no store yet. */
+  readonly isFolder: StoreContext["isFolder"];
 }

@@ -639,6 +639,15 @@ const cases: readonly Case[] = [
     missing: null,
   },
   {
+    name: "apply",
+    success: async () => {
+      writeFileSync(join(home.folder, "drover.yaml"), "version: 1\nloops: {declared: {every: 1h, command: [date]}}\n");
+      expect(await answer("apply", ["apply", "drover.yaml"])).toMatchObject({ applied: true, counts: { create: 1 } });
+    },
+    bad: [["apply"], "missing_value"],
+    missing: [["apply", "nowhere.yaml"], "file_not_found"],
+  },
+  {
     name: "config.check",
     success: async () =>
       expect(await answer("config.check", ["config", "check"])).toMatchObject({ ok: true, exists: false }),

@@ -11,6 +11,14 @@ const service = () => import("./service.ts");
 const accounts = () => import("./accounts.ts");
 const data = () => import("./data.ts");
 
+const declared = () => import("./declared.ts");
+
+/** Views of the items of what is followed; one without is text that comes in pieces. */
+export const itemViews: { readonly [operation: string]: () => Promise<View> } = {
+  events: async () => (await runs()).eventLine,
+  apply: async () => (await declared()).applyRound,
+};
+
 export const views: { readonly [operation: string]: () => Promise<View> } = {
   up: async () => (await daemon()).up,
   down: async () => (await daemon()).down,
@@ -19,6 +27,7 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "daemon.uninstall": async () => (await service()).uninstalled,
   "daemon.status": async () => (await service()).serviceStatus,
   doctor: async () => (await daemon()).findings,
+  apply: async () => (await declared()).applied,
   "loop.add": async () => (await loops()).loopCard,
   "loop.ls": async () => (await loops()).loopTable,
   "loop.show": async () => (await loops()).loopPage,

@@ -1,6 +1,6 @@
 /** Bytes that a flag names: of a file, or of standard input. */
 import { closeSync, openSync, readSync } from "node:fs";
-import { badInput } from "../ops/fields.ts";
+import { badInput } from "./fields.ts";
 import { AppError } from "../core/errors.ts";
 
 /** More is not sent: what the daemon's socket takes, less the rest of the request, after base64. */
