@@ -62,6 +62,8 @@ export const defaultLimits = {
   /** Ended runs looked at, and removed, in one transaction, and how often a round through all of them begins. */
   retentionBatch: 100,
   retentionRoundMs: 6 * 3_600_000,
+  /** Longest line of a bundle that is taken in. */
+  bundleLineBytes: 67_108_864,
   /** Backups of one reason that stay in `backups/`, where a backup is given no name. */
   backupsKept: 5,
   /** Free time of attempts' folders after their run ended. */

@@ -9,6 +9,7 @@ import type { LateCause, Plan, SlotReason } from "./plan.ts";
 import type {
   AccountRecord,
   Assignment,
+  AttemptRecord,
   EventRecord,
   HoldRecord,
   HostRecord,
@@ -18,6 +19,7 @@ import type {
   RunTree,
   SlotOutcome,
   SlotRecord,
+  StepRecord,
   WorktreeRecord,
 } from "./records.ts";
 import type { EndedBy, FailureClass, LiveCounts, Outcome, RunStatus, StepStatus } from "./run.ts";
@@ -475,6 +477,92 @@ export interface Stuck {
 
 export type Guarded = "done" | "superseded" | "already_ended";
 
+/** A finished run with all that is kept of it, for another store. Where it was at work on its host is no part of it. */
+export interface PastRun {
+  readonly run: Pick<
+    RunRecord,
+    | "id"
+    | "kind"
+    | "originKind"
+    | "originId"
+    | "loopId"
+    | "loopName"
+    | "slotAt"
+    | "parentRunId"
+    | "rootRunId"
+    | "depth"
+    | "retryOf"
+    | "target"
+    | "policy"
+    | "status"
+    | "reason"
+    | "priority"
+    | "queuedAt"
+    | "cancelRequestedAt"
+    | "cancelBy"
+    | "cancelReason"
+    | "exitStatus"
+    | "output"
+    | "error"
+    | "startedAt"
+    | "finishedAt"
+    | "createdAt"
+  >;
+  readonly steps: readonly Pick<
+    StepRecord,
+    | "id"
+    | "key"
+    | "kind"
+    | "status"
+    | "reason"
+    | "token"
+    | "triesCounted"
+    | "maxAttempts"
+    | "idleEnds"
+    | "attemptsMade"
+    | "output"
+    | "startedAt"
+    | "finishedAt"
+  >[];
+  readonly attempts: readonly Pick<
+    AttemptRecord,
+    | "id"
+    | "stepId"
+    | "number"
+    | "counted"
+    | "purpose"
+    | "token"
+    | "status"
+    | "class"
+    | "hostId"
+    | "incarnation"
+    | "accountId"
+    | "sessionRef"
+    | "exitStatus"
+    | "signal"
+    | "message"
+    | "tail"
+    | "stdoutBytes"
+    | "stderrBytes"
+    | "endedBy"
+    | "adopted"
+    | "reaped"
+    | "proof"
+    | "usageTotal"
+    | "agentEnd"
+    | "startedAt"
+    | "finishedAt"
+  >[];
+  readonly events: readonly Pick<EventRecord, "number" | "type" | "token" | "data" | "at">[];
+}
+
+/** An ended slot, or neighbours with one outcome, for another store. */
+export interface PastSlot
+  extends Pick<SlotRecord, "at" | "untilAt" | "count" | "reason" | "coalescedInto" | "runId" | "lateMs" | "schedule"> {
+  readonly loopId: string;
+  readonly outcome: NonNullable<SlotRecord["outcome"]>;
+}
+
 /** A place in history: the end of a run. */
 export interface HistoryPlace {
   readonly at: Instant;
@@ -885,6 +973,19 @@ export interface Store {
      * of several; those of a dynamic loop go with their runs.
      */
     prune(input: HistoryCut): Promise<HistoryPart>;
+    /** Finished runs, those first that ended first. */
+    page(input: {
+      readonly after: HistoryPlace | null;
+      readonly limit: number;
+    }): Promise<{ readonly items: readonly PastRun[]; readonly next: HistoryPlace | null }>;
+    /**
+     * Takes in what another store has finished; what is here already stays as it is, so that twice is once. Of slots those
+     * from before their loop was here. Answers how many were new. AppError conflict `id_clash`.
+     */
+    add(input: {
+      readonly runs: readonly PastRun[];
+      readonly slots: readonly PastSlot[];
+    }): Promise<{ readonly runs: number; readonly slots: number }>;
   };
   readonly restores: {
     /**

@@ -91,7 +91,12 @@ export const emptyStore: Store = {
   },
   stuck: { find: async () => [], newest: async () => null, release: noChange },
   events: { list: async () => ({ items: [], cursor: null }) },
-  history: { prunable: async () => ({ runs: 0, kept: 0, next: null }), prune: noChange },
+  history: {
+    prunable: async () => ({ runs: 0, kept: 0, next: null }),
+    prune: noChange,
+    page: async () => ({ items: [], next: null }),
+    add: noChange,
+  },
   restores: { endLive: noChange, standDown: noChange },
   things: { resolve: async () => [], offer: async () => [] },
 };

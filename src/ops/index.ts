@@ -349,6 +349,32 @@ export const operations: readonly Entry[] = [
     load: () => import("./restore-backup.ts"),
   },
   {
+    name: "export",
+    where: "read",
+    summary: "Write loops, accounts and limits into a bundle for another machine, without any secret",
+    load: () => import("./export-bundle.ts"),
+  },
+  {
+    name: "import.bundle",
+    where: "local",
+    summary: "Take in a bundle: its loops arrive paused, and what is here is not touched unless told",
+    load: () => import("./import-bundle.ts"),
+  },
+  {
+    name: "import.definitions",
+    where: "write",
+    summary: "Make the loops, accounts and limits of a bundle: all or none",
+    load: () => import("./import-definitions.ts"),
+    hidden: true,
+  },
+  {
+    name: "import.history",
+    where: "write",
+    summary: "Take in ended runs of a bundle; what is here already stays",
+    load: () => import("./import-history.ts"),
+    hidden: true,
+  },
+  {
     name: "gc",
     where: "write",
     summary: "Remove what is past its time: ended runs, logs, prompts, what was left half written",

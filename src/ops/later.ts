@@ -32,9 +32,7 @@ const later: { readonly [command: string]: string } = {
   "pool.ls": "pools",
   "import.github": "work items",
   "import.markdown": "work items",
-  "import.bundle": "imports",
   "daemon.logs": "service installation",
-  export: "export",
   "config.schema": "declarative files",
 };
 

@@ -30,6 +30,7 @@ import {
 import { applyDeclared, declaredLoops, declaredRest, ownedLoops } from "./declared.ts";
 import { listEvents } from "./events.ts";
 import { listPrunable, pruneHistory } from "./history.ts";
+import { addHistory, pageOfHistory } from "./history-copy.ts";
 import { joinHost, leaveHost, listHosts, renewHost, reportHost } from "./hosts.ts";
 import {
   addLoop,
@@ -148,7 +149,7 @@ export const operations = {
   },
   stuck: { find: findStuck, newest: newestInstant, release: releaseStuck },
   events: { list: listEvents },
-  history: { prunable: listPrunable, prune: pruneHistory },
+  history: { prunable: listPrunable, prune: pruneHistory, page: pageOfHistory, add: addHistory },
   restores: { endLive, standDown },
   things: { resolve, offer },
 };

@@ -105,3 +105,42 @@ export function collected(answer: Collected, screen: Screen): string {
   );
   return `${pages}${more ? "There is more: ask again.\n" : ""}`;
 }
+
+interface Imported {
+  readonly dryRun: boolean;
+  readonly applied: boolean;
+  readonly entries: readonly {
+    readonly kind: string;
+    readonly name: string;
+    readonly outcome: string;
+    readonly notes: readonly string[];
+  }[];
+  readonly counts: Readonly<Record<string, number>>;
+  readonly todo: readonly string[];
+  readonly history: { readonly runs: number; readonly slots: number } | null;
+}
+
+export function imported(answer: Imported, screen: Screen): string {
+  const { entries, counts, todo, history, applied, dryRun } = answer;
+  const paint = (outcome: string): string =>
+    outcome === "conflict" || outcome === "blocked"
+      ? screen.bad(outcome.padEnd(8))
+      : outcome === "same" || outcome === "skip"
+        ? screen.dim(outcome.padEnd(8))
+        : screen.good(outcome.padEnd(8));
+  const rows = entries.map(
+    ({ kind, name, outcome, notes }) =>
+      `${paint(outcome)}  ${kind.padEnd(7)}  ${inertLine(name)}${notes.length === 0 ? "" : `: ${inertLine(notes.join("; "))}`}\n`,
+  );
+  const total = Object.entries(counts)
+    .filter(([, count]) => count > 0)
+    .map(([word, count]) => `${count} ${word}`)
+    .join(", ");
+  const kept = (counts["conflict"] ?? 0) + (counts["blocked"] ?? 0) > 0;
+  const end = applied
+    ? `Imported: ${total === "" ? "nothing" : total}.${history === null ? "" : ` History: ${plural(history.runs, "run")} new.`} New loops are paused: \`drover loop resume NAME\`.\n`
+    : kept
+      ? `Nothing was changed: ${total}. --replace takes the bundle's, --skip takes the rest.\n`
+      : `${dryRun ? "Would import" : "Nothing to import"}: ${total === "" ? "nothing" : total}.\n`;
+  return `${rows.join("")}${todo.map((one) => `to do: ${inertLine(one)}\n`).join("")}${end}`;
+}

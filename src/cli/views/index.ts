@@ -71,6 +71,7 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "limit.ls": async () => (await daemon()).limits,
   backup: async () => (await data()).backedUp,
   restore: async () => (await data()).restored,
+  "import.bundle": async () => (await data()).imported,
   gc: async () => (await data()).collected,
   "config.path": async () => (await daemon()).places,
   "config.show": async () => (await daemon()).settings,
