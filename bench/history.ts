@@ -9,7 +9,7 @@
 import { loopPolicy, runPolicy } from "../src/core/loop.ts";
 import { nextInstant, type Schedule } from "../src/core/schedule.ts";
 import { accountOf, agentTarget, commandTarget, type Target } from "../src/core/target.ts";
-import { digestOf } from "../src/store/runs.ts";
+import { digestOf, suffixKey } from "../src/store/runs.ts";
 import { type Database, quoted } from "./database.ts";
 
 export interface HistorySize {
@@ -116,6 +116,7 @@ function makeLoop(i: number, now: number): MadeLoop {
     now - SPAN_MS,
     now - DAY,
     quoted(target.kind === "agent" ? target.prompt.digest : null),
+    quoted(suffixKey(id)),
   ];
   return {
     i,
@@ -139,7 +140,7 @@ async function fillLoops(database: Database, { loops, now }: HistorySize): Promi
     database,
     `loops (id, name, managed_by, schedule, zone, target, policy, host_pin, definition_digest, revision, status, next_at, wake_at,
       planned_until, anchored_at, success_streak, failure_streak, failure_class, breaker_at, paused_reason, paused_at, archived_at,
-      event_number, created_at, updated_at, prompt_digest)`,
+      event_number, created_at, updated_at, prompt_digest, suffix_key)`,
     made.map(({ row }) => row),
   );
   await database.run(
@@ -172,6 +173,9 @@ async function fillLoops(database: Database, { loops, now }: HistorySize): Promi
     database,
     "ll",
     made.flatMap(({ i, labels }) => labels.map((label) => `(${i}, ${quoted(label)})`)),
+  );
+  await database.run(
+    "insert into loop_labels (label, name, loop_id) select ll.label, l.name, l.id from ll join l on l.i = ll.i",
   );
   await database.run(`insert into events (subject_kind, subject_id, number, type, data, created_at)
     select 'loop', id, 1, 'loop.added', '{"name":"' || name || '"}', ${now - SPAN_MS} from l order by i`);

@@ -7,17 +7,26 @@ const WHOLE = ["hosts", "accounts", "holds", "resources", "cap_sets", "settings"
 const HEAD = 60;
 const IDS = /\b(?:run|loop|step|att)_[0-9a-z]{26}\b/g;
 
+const NAMES = /\b[a-z]+-\d{5}\b/g;
+
+/** The loops that answers name. */
+export const namesIn = (answers: readonly string[]): readonly string[] => [
+  ...new Set(answers.flatMap((answer) => answer.match(NAMES) ?? [])),
+];
+
 /** The ids that answers name. */
 export const idsIn = (answers: readonly string[]): ReadonlySet<string> =>
   new Set(answers.flatMap((answer) => answer.match(IDS) ?? []));
 
 /**
  * Copies from the schema `big` of the same connection: what is live, what is named, and what belongs to that.
- * @param loopNames loops of which the newest slots are shown
+ * @param named loops that are named
+ * @param loopNames those of them of which the newest slots are shown
  */
 export async function copyPage(
   database: Database,
   ids: ReadonlySet<string>,
+  named: readonly string[],
   loopNames: readonly string[],
 ): Promise<void> {
   const copy = (table: string, where: string) =>
@@ -32,7 +41,7 @@ export async function copyPage(
   await show("select id from big.runs where finished_at is null");
   await show("select loop_id from big.runs where id in (select id from shown) and loop_id is not null");
   await show(`select id from (select id from big.loops order by name, id limit ${HEAD}) as heads where 1 = 1`);
-  await show(`select id from big.loops where name in (${loopNames.map(quoted).join(", ")})`);
+  await show(`select id from big.loops where name in (${[...named, ...loopNames].map(quoted).join(", ")})`);
   for (const table of WHOLE) {
     await database.run(`delete from ${table}`);
     await copy(table, "1 = 1");
@@ -40,6 +49,7 @@ export async function copyPage(
   await database.run("delete from events");
   const shown = "(select id from shown)";
   await copy("loops", `id in ${shown}`);
+  await copy("loop_labels", `loop_id in ${shown}`);
   await copy("runs", `id in ${shown}`);
   await copy("run_labels", `run_id in ${shown}`);
   await copy("steps", `run_id in ${shown}`);
@@ -47,6 +57,8 @@ export async function copyPage(
   await copy("worktrees", `run_id in ${shown}`);
   await copy("receipts", `step_id in (select id from steps)`);
   await copy("slots", `run_id in ${shown}`);
+  await database.run(`insert into slots select * from big.slots where outcome = 'missed' and loop_id in (select id from loops)
+    order by until_at desc limit ${HEAD} on conflict (loop_id, at) do nothing`);
   for (const name of loopNames)
     await database.run(`insert into slots select * from big.slots where loop_id = (select id from loops where name = ${quoted(name)})
       order by at desc limit ${HEAD * 4} on conflict (loop_id, at) do nothing`);

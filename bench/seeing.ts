@@ -13,7 +13,7 @@ import { type Cluster, makeDatabase, startPostgres } from "../test/postgres.ts";
 import { type Database, postgresDatabase, type Row, sqliteDatabase } from "./database.ts";
 import { makeHistory } from "./history.ts";
 import { type Home, openHome, usageOf } from "./homes.ts";
-import { copyPage, idsIn } from "./page-store.ts";
+import { copyPage, idsIn, namesIn } from "./page-store.ts";
 import { compare, shownComparison } from "./rounds.ts";
 
 const BAR = 1.2;
@@ -138,41 +138,54 @@ function madeHome(folder: string, store: string | null): Home {
   return home;
 }
 
+/** A store that was kept may be of an earlier schema: a daemon brings it up to date. */
+function settle(home: Home): void {
+  home.drover(["up"]);
+  home.drover(["down"]);
+  rmSync(join(home.folder, "home/backups"), { recursive: true, force: true });
+}
+
 const storeFile = (home: Home): string => join(home.folder, "home/drover.db");
 
-async function makeStores(folder: string, url: string | null): Promise<void> {
+const addressOf = (url: string | null, schema: string): string | null =>
+  url === null ? null : `${url}&schema=${schema}`;
+const openFor = (url: string | null, home: Home, schema: string): Promise<Database> =>
+  url === null ? Promise.resolve(sqliteDatabase(storeFile(home))) : postgresDatabase(url, schema);
+
+async function makeLarge(folder: string, url: string | null): Promise<void> {
   const startedAt = performance.now();
-  const address = (schema: string): string | null => (url === null ? null : `${url}&schema=${schema}`);
-  const open = (home: Home, schema: string): Promise<Database> =>
-    url === null ? Promise.resolve(sqliteDatabase(storeFile(home))) : postgresDatabase(url, schema);
-  const big = madeHome(join(folder, "big"), address("big"));
-  const filling = await open(big, "big");
+  const big = madeHome(join(folder, "big"), addressOf(url, "big"));
+  const filling = await openFor(url, big, "big");
   let told = performance.now();
   const runs = await makeHistory(filling, { ...size, now: Math.floor(Date.now() / 60_000) * 60_000 }, (what) => {
     say(`  ${what}${performance.now() - told > 2_000 ? ` (after ${seconds(told)})` : ""}`);
     told = performance.now();
   });
-  const places = await placesOf(filling);
   await filling.close();
-  say(`  ${runs} runs; what the commands show of it`);
+  say(`  ${runs} runs, made in ${seconds(startedAt)}`);
+}
+
+/** The store that holds what the commands of this version show of the large one. */
+async function makePage(folder: string, url: string | null): Promise<void> {
+  const big = openHome(join(folder, "big"), program, addressOf(url, "big"));
+  const looking = await openFor(url, big, "big");
+  const places = await placesOf(looking);
+  await looking.close();
   const answers = cases(places)
     .filter(({ args }) => args[0] !== "--version" && args[0] !== "__complete")
     .map(({ args, list }) => big.drover([...args, ...(list === true ? ["--limit", "51"] : []), "--json"]).out);
-  const completed = big.drover(["__complete", "show", "run_"]).out;
-  const page = madeHome(join(folder, "page"), address("page"));
+  const offered = cases(places)
+    .filter(({ args }) => args[0] === "__complete")
+    .map(({ args }) => big.drover(args).out);
+  const page = madeHome(join(folder, "page"), addressOf(url, "page"));
   copyFileSync(join(big.folder, "home/host"), join(page.folder, "home/host"));
-  const copying = await open(page, "page");
+  const copying = await openFor(url, page, "page");
   if (url === null) await copying.run(`attach '${storeFile(big)}' as big`);
-  await copyPage(copying, idsIn([...answers, completed, ...Object.values(places)]), [
-    BUSY,
-    busyAgent,
-    places.quiet,
-    "report-00007",
-  ]);
+  const shown = [...answers, ...offered];
+  await copyPage(copying, idsIn([...shown, ...Object.values(places)]), namesIn(shown), [BUSY, busyAgent, places.quiet]);
   if (url === null) await copying.run("detach big");
   else await copying.run("vacuum analyze");
   await copying.close();
-  say(`  made in ${seconds(startedAt)}`);
 }
 
 /** The answers are the same: what differs by design is the place of the store, and where a list goes on. */
@@ -240,7 +253,10 @@ async function main(): Promise<void> {
     say(
       `${size.loops} loops, ${size.attempts} attempts; Node ${process.version}; ${isPostgres ? "PostgreSQL, fsync on" : "SQLite, WAL, synchronous=FULL"}; ${folder}`,
     );
-    if (isPostgres || !existsSync(join(folder, "page/home/drover.db"))) await makeStores(folder, url);
+    if (isPostgres || !existsSync(join(folder, "big/home/drover.db"))) await makeLarge(folder, url);
+    else if (url === null) settle(openHome(join(folder, "big"), program, null));
+    rmSync(join(folder, "page"), { recursive: true, force: true });
+    await makePage(folder, url);
     const home = (name: string) => openHome(join(folder, name), program, url === null ? null : `${url}&schema=${name}`);
     const [big, page] = [home("big"), home("page")];
     if (url === null) {

@@ -68,7 +68,7 @@ const HISTORY = [
 
 /** Walks over what grows, of which none may be followed by a sort. */
 const GROWS =
-  /^(SEARCH|SCAN) \w+ USING (COVERING )?INDEX (runs_of_loop|runs_recent|runs_ended|runs_ended_of_loop|runs_waiting|sqlite_autoindex_run_labels_1|sqlite_autoindex_slots_1|loops_listed)\b/;
+  /^(SEARCH|SCAN) \w+ USING (COVERING )?INDEX (runs_of_loop|runs_recent|runs_ended|runs_ended_of_loop|runs_waiting|sqlite_autoindex_run_labels_1|sqlite_autoindex_slots_1|loops_listed|loops_kept|sqlite_autoindex_loop_labels_1)\b/;
 
 const target = commandOf(["true"]);
 const outcome = outcomeOf({ kind: "failed", class: "exit", exitStatus: 1, startedAt: 1 });

@@ -247,6 +247,26 @@ forEachStore("lists", (open) => {
     expect(await list({})).toEqual(all.filter((name) => name !== "loop-2"));
   });
 
+  test("loops: a label is followed through a rename, an edit, an archive and a removal; the end of an id finds its loop", async () => {
+    const stage = await openStage(open);
+    const { store } = stage;
+    const labelled = async (label: string, archived = false) =>
+      (await store.loops.list({ archived, label, limit: 50, cursor: null })).items.map(({ name }) => name);
+    const m = await stage.loop("m", { labels: ["a", "b"] });
+    const b = await stage.loop("b", { labels: ["a"] });
+    await stage.loop("x", { labels: ["ab"] });
+    expect(await labelled("a")).toEqual(["b", "m"]);
+    await store.loops.rename({ loopId: m.id, name: "aa" });
+    expect(await labelled("a")).toEqual(["aa", "b"]);
+    await store.loops.edit({ loopId: m.id, change: { policy: { ...m.policy, labels: ["b", "c"] } }, limits });
+    expect([await labelled("a"), await labelled("b"), await labelled("c")]).toEqual([["b"], ["aa"], ["aa"]]);
+    await store.loops.archive({ loopId: b.id, limits });
+    expect([await labelled("a"), await labelled("a", true)]).toEqual([[], ["b"]]);
+    expect(await store.things.resolve({ kind: "loop", ref: m.id.slice(-8), limit: 5 })).toMatchObject([{ id: m.id }]);
+    await store.loops.remove({ loopId: m.id });
+    expect([await labelled("b"), await labelled("c")]).toEqual([[], []]);
+  });
+
   test("slots: by outcome and time, and those that were missed of any loop", async () => {
     const stage = await openStage(open);
     const { raw, store, clock } = stage;

@@ -30,7 +30,7 @@ import {
 } from "./operation.ts";
 import { pageOf, pageOfWalk, readCursor, WALK } from "./page.ts";
 import { toLoop, type LoopRow, type Row } from "./rows.ts";
-import { cancelOn, deskFor, digestOf, letIn, newRun, nextWake, parentOf, toTurn } from "./runs.ts";
+import { cancelOn, deskFor, digestOf, letIn, newRun, nextWake, parentOf, suffixKey, toTurn } from "./runs.ts";
 import { forUpdate, join, jsonList, skipLocked, sql, storeNow, type Sql } from "./sql.ts";
 
 // --- planning --------------------------------------------------------------------------------------------------------
@@ -365,13 +365,23 @@ export function newLoop(
   const status = paused === null ? "active" : "paused";
   if (paused !== null) log.add("loop.paused", { reason: paused });
   const insert = sql`insert into loops (id, name, managed_by, schedule, zone, target, policy, host_pin, definition_digest, revision, status, next_at, wake_at,
-        planned_until, anchored_at, expires_at, prompt_digest, paused_reason, paused_at, created_at, updated_at)
+        planned_until, anchored_at, expires_at, prompt_digest, paused_reason, paused_at, suffix_key, created_at, updated_at)
       values (${id}, ${draft.name}, ${draft.managedBy}, ${JSON.stringify(schedule)}, ${schedule.kind === "cron" ? schedule.zone : null},
         ${JSON.stringify(draft.target)}, ${JSON.stringify(draft.policy)}, ${draft.hostPin}, ${digestOf([schedule, draft.target, draft.policy])}, 1, ${status},
         ${nextAt}, ${wakeOf(status, null, nextAt, expiresAt)}, ${plannedUntil}, ${now}, ${expiresAt}, ${promptOf(draft.target)}, ${paused},
-        ${paused === null ? null : now}, ${now}, ${now})`;
-  return { id, writes: [insert, ...log.writes()] };
+        ${paused === null ? null : now}, ${suffixKey(id)}, ${now}, ${now})`;
+  return { id, writes: [insert, ...labelled(id, draft.name, draft.policy.labels), ...log.writes()] };
 }
+
+/** A loop's labels, each with its name, so that the loops of a label are read in the order of their names. */
+const labelled = (loopId: string, name: string, labels: readonly string[]): Sql[] =>
+  [...new Set(labels)].map(
+    (label) => sql`insert into loop_labels (label, name, loop_id) values (${label}, ${name}, ${loopId})`,
+  );
+const unlabelled = ({ id, name, policy }: LoopRecord): Sql[] =>
+  policy.labels.map(
+    (label) => sql`delete from loop_labels where label = ${label} and name = ${name} and loop_id = ${id}`,
+  );
 
 export const addLoop = operation(
   "loops.add",
@@ -467,6 +477,7 @@ export function* changedLoop(
           policy = ${JSON.stringify(policy)}, definition_digest = ${digestOf([schedule, target, policy])}, revision = ${loop.revision + 1}, status = ${status},
           next_at = ${status === "finished" ? null : nextAt}, wake_at = ${wakeOf(status, null, nextAt, expiresAt)}, planned_until = ${plannedUntil},
           anchored_at = ${change.schedule === undefined ? loop.anchoredAt : now}, expires_at = ${expiresAt}, updated_at = ${now} where id = ${loop.id}`,
+    ...(change.policy === undefined ? [] : [...unlabelled(loop), ...labelled(loop.id, loop.name, policy.labels)]),
     ...log.writes(),
   ];
 }
@@ -496,6 +507,8 @@ export const renameLoop = operation(
     log.add("loop.renamed", { from: loop.name, to: input.name });
     yield* runAll(
       sql`update loops set name = ${input.name}, revision = revision + 1, updated_at = ${now} where id = ${loop.id}`,
+      ...unlabelled(loop),
+      ...labelled(loop.id, input.name, loop.policy.labels),
       ...log.writes(),
     );
     return yield* loopById(loop.id);
@@ -654,6 +667,7 @@ export const removeLoop = operation("loops.remove", function* (input: { loopId: 
   yield* runAll(
     ...log.writes(),
     sql`delete from slots where loop_id = ${loop.id}`,
+    ...unlabelled(loop),
     sql`delete from loops where id = ${loop.id}`,
   );
 });
@@ -682,19 +696,19 @@ export const listLoops = read("loops.list", function* (input: ListLoops): Steps<
   const { label, status, managedBy, trouble } = input;
   const size = input.limit + 1;
   const most = input.walk ?? WALK;
-  const kept = input.archived && trouble == null ? sql`1 = 1` : sql`l.archived_at is null`;
-  const where =
-    trouble === "failing"
-      ? sql`l.failure_streak > 0 and ${kept}`
-      : trouble === "tripped"
-        ? sql`l.breaker_at is not null and ${kept}`
-        : managedBy == null
-          ? kept
-          : sql`l.managed_by = ${managedBy} and ${kept}`;
+  const isKept = input.archived && trouble == null ? null : sql`l.archived_at is null`;
+  const where: Sql[] = isKept === null ? [] : [isKept];
   const rest: Sql[] = [];
-  if (trouble != null && managedBy != null) rest.push(sql`walked.managed_by = ${managedBy}`);
-  // The list of labels is JSON text; the quotes make a label whole, and labels hold no wildcard but `_`, checked again below.
-  if (label !== null) rest.push(sql`walked.policy like ${`%"${label}"%`}`);
+  // One filter says along which index the loops are read; the others are asked of each loop on the way.
+  if (label !== null) {
+    if (trouble === "failing") rest.push(sql`walked.failure_streak > 0`);
+    if (trouble === "tripped") rest.push(sql`walked.breaker_at is not null`);
+  } else if (trouble === "failing") where.push(sql`l.failure_streak > 0`);
+  else if (trouble === "tripped") where.push(sql`l.breaker_at is not null`);
+  if (managedBy != null) {
+    if (label === null && trouble == null) where.push(sql`l.managed_by = ${managedBy}`);
+    else rest.push(sql`walked.managed_by = ${managedBy}`);
+  }
   if (status != null)
     rest.push(
       sql`(${join(
@@ -703,22 +717,23 @@ export const listLoops = read("loops.list", function* (input: ListLoops): Steps<
       )})`,
     );
   const keyOf = (loop: LoopRow) => [loop.name, loop.id] as const;
+  const walk = (columns: Sql): Sql =>
+    label === null
+      ? sql`select ${columns} from loops l where ${join([...where, sql`(l.name, l.id) > (${name}, ${id})`], " and ")} order by l.name, l.id`
+      : sql`select ${columns} from loop_labels t join loops l on l.id = t.loop_id
+            where ${join([sql`t.label = ${label}`, sql`(t.name, t.loop_id) > (${name}, ${id})`, ...where], " and ")} order by t.name, t.loop_id`;
   if (rest.length === 0) {
-    const rows = yield* all<Row>(
-      sql`select l.* from loops l where ${where} and (l.name, l.id) > (${name}, ${id}) order by l.name, l.id limit ${size}`,
-    );
+    const rows = yield* all<Row>(sql`${walk(sql`l.*`)} limit ${size}`);
     return pageOf(rows.map(toLoop), input.limit, keyOf);
   }
-  const walked = sql`select l.* from loops l where ${where} and (l.name, l.id) > (${name}, ${id}) order by l.name, l.id limit ${most}`;
-  const [rows, counted, last] = yield* many<[Row, { n: number }, { name: string; id: string }]>(
-    sql`select walked.* from (${walked}) as walked where ${join(rest, " and ")} order by walked.name, walked.id limit ${size}`,
-    sql`select count(*) as n from (${walked}) as walked`,
-    sql`select name, id from (${walked}) as walked order by name desc, id desc limit 1`,
+  const rows = yield* all<Row>(
+    sql`select walked.* from (${walk(sql`l.*`)} limit ${most}) as walked where ${join(rest, " and ")} order by walked.name, walked.id limit ${size}`,
   );
-  const end = last[0];
-  const reached = end === undefined || Number(counted[0]?.n ?? 0) < most ? null : [end.name, end.id];
-  const page = pageOfWalk(rows.map(toLoop), input.limit, keyOf, reached);
-  return label === null ? page : { ...page, items: page.items.filter((loop) => loop.policy.labels.includes(label)) };
+  if (rows.length === size) return pageOf(rows.map(toLoop), input.limit, keyOf);
+  const end = yield* one<{ name: string; id: string }>(
+    sql`${walk(sql`l.name as name, l.id as id`)} limit ${1} offset ${most - 1}`,
+  );
+  return pageOfWalk(rows.map(toLoop), input.limit, keyOf, end === undefined ? null : [end.name, end.id]);
 });
 
 /** The plan that `planDue` would write for a loop now. Nothing is changed by it. */

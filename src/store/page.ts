@@ -6,7 +6,7 @@ import type { Page } from "../core/ports.ts";
  * Rows that are looked through for one page where a filter has no index of its own. A page may then hold fewer rows than
  * were asked for, or none, and still have a next one.
  */
-export const WALK = 5_000;
+export const WALK = 2_000;
 
 type Key = readonly (string | number)[];
 

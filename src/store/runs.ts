@@ -562,14 +562,14 @@ export const listRuns = read("runs.list", function* (input: ListRuns): Steps<Pag
     );
     return pageOf(rows.map(toRun), input.limit, keyOf);
   }
-  const [rows, counted, last] = yield* many<[Row, { n: number }, { queued_at: number; id: string }]>(
+  const rows = yield* all<Row>(
     sql`select r.* from (${walked}) as walked join runs r on r.id = walked.id where ${rest} order by walked.queued_at desc, walked.id desc limit ${size}`,
-    sql`select count(*) as n from (${walked}) as walked`,
-    sql`select queued_at, id from (${walked}) as walked order by queued_at, id limit 1`,
   );
-  const end = last[0];
-  const reached = end === undefined || Number(counted[0]?.n ?? 0) < most ? null : [Number(end.queued_at), end.id];
-  return pageOfWalk(rows.map(toRun), input.limit, keyOf, reached);
+  if (rows.length === size) return pageOf(rows.map(toRun), input.limit, keyOf);
+  const end = yield* one<{ queued_at: number; id: string }>(
+    sql`select queued_at, id from (${walked}) as walked order by queued_at desc, id desc limit 1 offset ${most - 1}`,
+  );
+  return pageOfWalk(rows.map(toRun), input.limit, keyOf, end === undefined ? null : [Number(end.queued_at), end.id]);
 });
 
 /** The runs that one which waits for its turn has to wait for: those of its loop that were let in and have not ended, a few of them. */

@@ -1,7 +1,7 @@
 /** Slots: what became of each scheduled instant. Written with the plan of their loop and with the end of their run. */
 import type { Page, PageRequest } from "../core/ports.ts";
 import type { SlotOutcome, SlotRecord } from "../core/records.ts";
-import { all, many, read, type Steps } from "./operation.ts";
+import { all, one, read, type Steps } from "./operation.ts";
 import { pageOf, pageOfWalk, readCursor, WALK } from "./page.ts";
 import type { Row } from "./rows.ts";
 import { join, sql } from "./sql.ts";
@@ -37,7 +37,14 @@ const toSlot = (row: Row): SlotRecord => ({
 export const listSlots = read("slots.list", function* (input: ListSlots): Steps<Page<SlotRecord>> {
   const [before] = readCursor(input.cursor, ["number"]) ?? [Number.MAX_SAFE_INTEGER];
   const { loopId, limit, outcome, walk: most = WALK } = input;
-  const until = sql`and s.at <= ${input.until ?? Number.MAX_SAFE_INTEGER} and s.until_at >= ${input.since ?? 0}`;
+  const { since } = input;
+  // Rows do not overlap: of those that begin before a time only the last one can reach into it.
+  const from =
+    since == null
+      ? sql``
+      : sql`and s.until_at >= ${since}
+            and s.at >= coalesce((select p.at from slots p where p.loop_id = ${loopId} and p.at <= ${since} order by p.at desc limit 1), 0)`;
+  const until = sql`and s.at <= ${input.until ?? Number.MAX_SAFE_INTEGER} ${from}`;
   if (outcome === undefined || outcome === null) {
     const rows = yield* all<Row>(
       sql`select ${columns} from slots s left join runs r on r.id = s.run_id
@@ -50,14 +57,15 @@ export const listSlots = read("slots.list", function* (input: ListSlots): Steps<
     " or ",
   );
   const walked = sql`select s.at as at, s.outcome as outcome from slots s where s.loop_id = ${loopId} and s.at < ${before} ${until} order by s.at desc limit ${most}`;
-  const [rows, ends] = yield* many<[Row, { n: number; at: number }]>(
+  const rows = yield* all<Row>(
     sql`select ${columns} from (${walked}) as walked join slots s on s.loop_id = ${loopId} and s.at = walked.at left join runs r on r.id = s.run_id
         where (${wanted}) order by s.at desc limit ${limit + 1}`,
-    sql`select count(*) as n, min(at) as at from (${walked}) as walked`,
   );
-  const end = ends[0];
-  const reached = end === undefined || Number(end.n) < most ? null : [Number(end.at)];
-  return pageOfWalk(rows.map(toSlot), limit, (slot) => [slot.at], reached);
+  if (rows.length > limit) return pageOf(rows.map(toSlot), limit, (slot) => [slot.at]);
+  const end = yield* one<{ at: number }>(
+    sql`select at from (${walked}) as walked order by at desc limit 1 offset ${most - 1}`,
+  );
+  return pageOfWalk(rows.map(toSlot), limit, (slot) => [slot.at], end === undefined ? null : [Number(end.at)]);
 });
 
 /** Instants of any loop that were missed, the latest first: rows that reach past `since`. */

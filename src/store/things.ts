@@ -27,8 +27,11 @@ export const resolve = read(
       const archived = yield* all<Row>(sql`select id, name from loops where name = ${ref} order by id limit ${limit}`);
       if (archived.length > 0) return archived.map((row) => ({ id: row["id"] as string, name: row["name"] as string }));
       if (!/^[0-9a-z_]+$/.test(word)) return [];
+      const end = suffixKey(word);
       const rows = yield* all<Row>(
-        sql`select id, name from loops where (id >= ${word} and id < ${after(word)}) or id like ${`%${word.replaceAll("_", "")}`} order by id limit ${limit}`,
+        sql`select id, name from (select id, name from loops where id >= ${word} and id < ${after(word)} order by id limit ${limit}) as begins
+            union select id, name from (select id, name from loops where suffix_key >= ${end} and suffix_key < ${after(end)} order by suffix_key limit ${limit}) as ends
+            order by id limit ${limit}`,
       );
       return rows
         .filter((row) => (row["id"] as string).startsWith(word) || (row["id"] as string).endsWith(word))
