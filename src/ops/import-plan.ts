@@ -130,7 +130,7 @@ const CHANGES_MS = 3 * 366 * 86_400_000;
 export function surroundingsOf(context: LocalContext, hostZone: string) {
   const known = new Map<string, readonly Transition[]>();
   return {
-    user: userInfo().username,
+    user: ownName(context),
     isZone(zone: string): boolean {
       try {
         checkZone(zone);
@@ -163,8 +163,24 @@ function transitionsOf(zone: string, now: number): readonly Transition[] {
   }
 }
 
+/** Who drover runs as; there are systems with users that have no name. */
+function ownName({ env }: LocalContext): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return env["USER"] || env["LOGNAME"] || String(process.getuid?.() ?? "");
+  }
+}
+
 /** Where a loop works that says nothing of it. */
-export const homeOf = (context: LocalContext): string => context.env["HOME"] || userInfo().homedir;
+export function homeOf({ env, cwd }: LocalContext): string {
+  if (env["HOME"] !== undefined && env["HOME"].startsWith("/")) return env["HOME"];
+  try {
+    return userInfo().homedir;
+  } catch {
+    return cwd; // a user without a name has no home either
+  }
+}
 
 /**
  * Plans the import, and makes the new loops, all or none, unless it is a dry run or there are problems.
@@ -298,7 +314,7 @@ function plan(
     used.add(loop.id);
   }
 
-  // Then what was changed here: the same name, and still the same command or the same schedule.
+  // Then what was changed here: imported once under that name, and still the same command or the same schedule.
   const byName = new Map(there.map((loop) => [loop.name, loop]));
   const names = new Set(byName.keys());
   const nextNumber = new Map<string, number>();
@@ -315,6 +331,7 @@ function plan(
       const isChanged =
         changed !== undefined &&
         !used.has(changed.id) &&
+        policy.labels.some((label) => changed.policy.labels.includes(label)) &&
         (scheduleKey(changed.schedule) === scheduleKey(schedule) || targetKey(changed.target) === targetKey(target));
       if (isChanged) {
         outcome = "changed";

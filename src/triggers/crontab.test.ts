@@ -188,6 +188,14 @@ describe("settings", () => {
     expect(found[0]).toMatchObject({ kind: "setting", text: "API_TOKEN=[secret]" });
     expect(only("API_TOKEN='hunter2hunter2")).toMatchObject({ kind: "problem", text: "API_TOKEN=[secret]" });
     expect(found[2]?.loop).toMatchObject({ env: { X: "1" }, withheld: ["API_TOKEN"] });
+    expect(loopOf("API_TOKEN=short\nAPI_TOKEN=hunter2hunter2\n* * * * * x")).toMatchObject({
+      env: {},
+      withheld: ["API_TOKEN"],
+    });
+    expect(loopOf("API_TOKEN=hunter2hunter2\nAPI_TOKEN=short\n* * * * * x")).toMatchObject({
+      env: { API_TOKEN: "short" },
+      withheld: [],
+    });
     expect(only("* * * * * DB_PASSWORD=hunter2hunter2 run").notes).toEqual([expect.stringContaining("DB_PASSWORD")]);
   });
 
@@ -239,12 +247,17 @@ describe("percent signs", () => {
         const { stdout, stderr } = spawnSync(program, args, { encoding: "utf8", input: "from outside" });
         expect({ stdout, stderr }).toEqual({ stdout: `${wanted}done\n`, stderr: "" });
       }),
-      { numRuns: 25 },
+      { numRuns: 25, examples: [["END"], ["ENDé\nEND_\nFé"], ["a\nEé"]] },
     );
   });
 
   test("a shell that has no such here-document is left", () => {
     expect(read("SHELL=/usr/bin/fish\n* * * * * a%b\n")[1]).toMatchObject({ kind: "left" });
+    const letters = Array.from({ length: 94 }, (_, index) => String.fromCharCode(33 + index)).filter(
+      (one) => !/[%\\]/.test(one),
+    );
+    expect(only(`* * * * * a%${letters.join("%")}`)).toMatchObject({ kind: "left" });
+    expect(only(`* * * * * a%${letters.slice(0, 60).join("%")}`)).toMatchObject({ kind: "loop" });
     expect(read("SHELL=/usr/bin/fish\n* * * * * a\n")[1]).toMatchObject({ kind: "loop" });
   });
 });

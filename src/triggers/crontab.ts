@@ -304,12 +304,13 @@ function withCommand(
   const { shell, home, zone, env, withheld, jitterMs } = settings;
   let text = command;
   if (input !== null) {
-    if (!BOURNE.test(shell.split("/").at(-1) ?? ""))
+    const end = endOf(input);
+    if (end === null || !BOURNE.test(shell.split("/").at(-1) ?? ""))
       return left(
         `what follows % is the command's standard input, and ${shell} cannot be given it here`,
         "Put both into a script.",
       );
-    text = `exec <<'${endOf(input)}'\n${input}${endOf(input)}\n${command}`;
+    text = `exec <<'${end}'\n${input}${end}\n${command}`;
     notes.push("what follows % is its standard input, given by a here-document");
   }
   const named = /(?<![\w$])([A-Za-z_]\w*)=(?:"([^"]*)"|'([^']*)'|(\S+))/g;
@@ -330,12 +331,14 @@ function withCommand(
   return { kind: "loop", loop, notes };
 }
 
-/** A word that is no line of the text. */
-function endOf(input: string): string {
-  const lines = new Set(input.split("\n"));
-  let word = "END";
-  while (lines.has(word)) word += "_";
-  return word;
+/**
+ * A word of which no line of the text begins with the first letter: dash 0.5 loses a byte of what follows a beginning of the
+ * word in another alphabet. null where every letter begins a line.
+ */
+function endOf(input: string): string | null {
+  const taken = new Set(input.split("\n").map((line) => line[0]));
+  const letter = [..."EFGHIJKLMNOPQRSTUVWXYZABCDefghijklmnopqrstuvwxyzabcd_"].find((one) => !taken.has(one));
+  return letter === undefined ? null : `${letter}ND`;
 }
 
 /**
