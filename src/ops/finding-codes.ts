@@ -379,13 +379,19 @@ export const findingKinds = {
     check: "growth",
     level: "warning",
     says: "Folders of attempts are older than `limits.logRetentionMs` and were not removed.",
-    mend: "`drover up`: its janitor removes them; its log says why when it cannot.",
+    mend: "`drover gc`; a daemon that is up does it by itself, and its log says why when it cannot.",
   },
   log_folder_stray: {
     check: "growth",
     level: "note",
     says: "Folders of attempts that no store knows lie in the runs folder.",
-    mend: "Look at them; they are of another store, or of one that was replaced.",
+    mend: "They are of another store, or of one that was replaced: `drover gc` when they are not missed.",
+  },
+  history_overdue: {
+    check: "growth",
+    level: "note",
+    says: "Runs that ended before `limits.retentionMs` were not removed, as in the first hours after an upgrade.",
+    mend: "`drover gc`; a daemon that is up does it by itself, a part at a time.",
   },
   wal_large: {
     check: "growth",
@@ -474,7 +480,7 @@ export const findingKinds = {
     check: "backups",
     level: "note",
     says: "A store that was replaced by a restore is still there.",
-    mend: "Remove it when nothing in it is missed.",
+    mend: "`drover gc --replaced` when nothing in it is missed.",
   },
 
   self_test_failed: {

@@ -15,7 +15,14 @@ test("what can be written is no fault, and what is not there yet is asked of the
     [],
   );
   const faults = writeFaults(["/s/a"], ["/s/b"], probe({ "/s": { folder: true, refusal: "EACCES" } }));
-  expect(faults).toEqual([{ path: "/s", message: "/s cannot be written", hint: "chmod u+rwx /s" }]);
+  expect(faults).toEqual([{ path: "/s", message: "/s/a cannot be made in /s", hint: "chmod u+rwx /s" }]);
+});
+
+test("nobody is told to take a folder of the system: the own one is made in it", () => {
+  const faults = writeFaults(["/none/drover"], [], probe({ "/": { folder: true, refusal: "EACCES", uid: 0 } }));
+  expect(faults).toEqual([
+    { path: "/", message: "/none/drover cannot be made in /", hint: "sudo install -d -o 1000 -m 700 /none/drover" },
+  ]);
 });
 
 test.each([

@@ -60,15 +60,22 @@ export function writeFaults(
     while (probe.stat(path) === null && dirname(path) !== path) path = dirname(path);
     const refusal = probe.refusal(path);
     if (refusal === null || faults.has(path)) continue;
-    faults.set(path, { path, message: `${path} cannot be written`, hint: mend(path, refusal, probe) });
+    // What is above may be the system's, as `/` is: then it is to be made there, and nobody is to be given that.
+    const made = path === wanted ? null : folders.includes(wanted) ? wanted : dirname(wanted);
+    const message = made === null || made === path ? `${path} cannot be written` : `${made} cannot be made in ${path}`;
+    faults.set(path, { path, message, hint: mend(path, refusal, probe, made) });
   }
   return [...faults.values()];
 }
 
-function mend(path: string, refusal: string, probe: WriteProbe): string {
+/** @param made the folder that is not there yet and is to be made below `path`; null: `path` itself is meant */
+function mend(path: string, refusal: string, probe: WriteProbe, made: string | null): string {
   if (refusal === "EROFS") return "Its file system is read-only: mount it for writing, or set DROVER_HOME.";
   if (refusal === "EPERM") return `It is protected: chattr -i ${quoted(path)}`;
   const found = probe.stat(path);
-  if (found !== null && probe.uid !== null && found.uid !== probe.uid) return `sudo chown ${probe.uid} ${quoted(path)}`;
+  if (found !== null && probe.uid !== null && found.uid !== probe.uid)
+    return made === null
+      ? `sudo chown ${probe.uid} ${quoted(path)}`
+      : `sudo install -d -o ${probe.uid} -m 700 ${quoted(made)}`;
   return `chmod ${found?.isFolder === true ? "u+rwx" : "u+rw"} ${quoted(path)}`;
 }

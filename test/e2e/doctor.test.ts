@@ -9,6 +9,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
@@ -262,6 +263,7 @@ scene(
     "worktree_half_removed",
     "logs_overdue",
     "log_folder_stray",
+    "history_overdue",
     "wal_large",
     "store_large",
     "backup_missing",
@@ -279,6 +281,7 @@ scene(
     const { attemptId, runId } = await endedRun(home);
     const other = await endedRun(home);
     const third = await endedRun(home);
+    const past = await endedRun(home);
     await home.run(["down"]);
 
     chmodSync(at("runs"), 0o755);
@@ -319,6 +322,7 @@ scene(
       tree(third.runId, at("worktrees/repository/making"), "making"),
       `insert into attempts (id, step_id, run_id, number, purpose, token, status, host_id, incarnation, lease_until, finished_at, created_at)
          values ('${old(1)}', 'step_old', '${runId}', 99, 'try', 1, 'succeeded', '${hostOf(home)}', 1, 1, ${LONG_AGO}, ${LONG_AGO})`,
+      `update runs set queued_at = ${LONG_AGO}, finished_at = ${LONG_AGO} where id = '${past.runId}'`,
       `update hosts set last_seen_at = ${Date.now() + 86_400_000}`,
     );
     // Somebody who reads keeps the log from being written back.
@@ -586,6 +590,40 @@ describe("the self-test", () => {
     expect(failed).toMatchObject({ level: "problem", message: expect.stringContaining("it is still queued") });
     expect(await home.json(["show", failed?.subject ?? ""])).toMatchObject({ status: "cancelled" });
   });
+});
+
+/** That of util-linux: `-e` hands the status on, `-c` takes a command. */
+const hasScript = /util-linux/.test(spawnSync("script", ["--version"], { encoding: "utf8" }).stdout ?? "");
+if (!hasScript) console.warn("skipped: there is no `script` of util-linux");
+
+test.runIf(hasScript)("on a terminal it lists what it would do and asks; only a yes does it", async () => {
+  const home = newHome();
+  const logs = join(home.folder, "home/logs");
+  mkdirSync(logs);
+  const answered = async (typed: string): Promise<string> => {
+    const line = `exec '${process.execPath}' '${PROGRAM}' doctor --fix`;
+    const child = spawn("script", ["-qec", line, "/dev/null"], { env: { ...home.env, TERM: "xterm", NO_COLOR: "1" } });
+    let screen = "";
+    child.stdout.setEncoding("utf8").on("data", (piece: string) => (screen += piece));
+    const ended = new Promise((done) => child.once("close", done));
+    try {
+      await until(() => screen.includes("[y/N]") || child.exitCode !== null, "the question is on the screen");
+      child.stdin.write(typed);
+      await ended;
+      return screen;
+    } finally {
+      await endChild(child);
+    }
+  };
+  const mode = () => statSync(logs).mode & 0o777;
+  chmodSync(logs, 0o755);
+  // A line, a no, and the end of the input are no yes.
+  for (const typed of ["\n", "no\n", "\u0004"]) {
+    expect(await answered(typed)).toContain(`chmod 700 ${logs}`);
+    expect([typed, mode()]).toEqual([typed, 0o755]);
+  }
+  expect(await answered("y\n")).toMatch(/done +chmod 700/);
+  expect(mode()).toBe(0o700);
 });
 
 /** Whether a file system of our own can be mounted: as root, or in a user namespace. */

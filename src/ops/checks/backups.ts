@@ -3,7 +3,6 @@ import { dirname } from "node:path";
 import { describeDuration } from "../../core/duration.ts";
 import type { Check } from "../findings.ts";
 import { storeFileOf } from "../settings.ts";
-import { quoted } from "./path.ts";
 
 export const backups: Check = {
   name: "backups",
@@ -43,7 +42,7 @@ export const backups: Check = {
           subject: `${folder}/${name}`,
           message: `${folder}/${name} holds the store that a restore replaced`,
           hint: "When nothing in it is missed:",
-          command: `rm -r ${quoted(`${folder}/${name}`)}`,
+          command: "drover gc --replaced",
         });
   },
 };

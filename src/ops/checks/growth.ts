@@ -18,7 +18,9 @@ export const growth: Check = {
     const { limits } = settings;
     const { runs } = world.places;
     let fine = true;
-    const before = world.clock.now() - limits.logRetentionMs - GRACE_MS;
+    // As the janitor reckons: a folder is known by its attempt, so it goes no later than that.
+    const logRetentionMs = Math.min(limits.logRetentionMs, limits.retentionMs);
+    const before = world.clock.now() - logRetentionMs - GRACE_MS;
     const folders = (await probes.list(runs)).flatMap((name) => {
       const id = name.split(".", 1)[0] ?? "";
       const at = madeAt(id);
@@ -43,9 +45,9 @@ export const growth: Check = {
       const many = overdue.length === ASKED ? `${ASKED} or more` : String(overdue.length);
       find("logs_overdue", {
         subject: `${runs}/${oldest.name}`,
-        message: `${many === "1" ? "a folder of an attempt is" : `${many} folders of attempts are`} kept for longer than ${describeDuration(limits.logRetentionMs)}; the oldest is of ${new Date(oldest.at).toISOString()}`,
-        hint: "The daemon removes them when it is up; its log says why when it cannot.",
-        command: "drover up",
+        message: `${many === "1" ? "a folder of an attempt is" : `${many} folders of attempts are`} kept for longer than ${describeDuration(logRetentionMs)}; the oldest is of ${new Date(oldest.at).toISOString()}`,
+        hint: "A daemon that is up removes them by itself; its log says why when it cannot.",
+        command: "drover gc",
       });
     }
     const live = new Set((await store.attempts.ofHost({ hostId })).map(({ attempt }) => attempt.id));
@@ -54,8 +56,22 @@ export const growth: Check = {
         find("log_folder_stray", {
           subject: `${runs}/${name}`,
           message: `${runs}/${name} is of no attempt that this store knows`,
-          hint: "It is of another store, or of one that was replaced. Remove it when you do not miss it.",
+          hint: "It is of another store, or of one that was replaced. When it is not missed, gc removes it with what else is past its time:",
+          command: "drover gc --dry-run",
         });
+    const { runs: past } = await store.history.prunable({
+      ageMs: limits.retentionMs + GRACE_MS,
+      keep: limits.retentionRuns,
+      limit: limits.retentionBatch,
+      after: null,
+    });
+    if (past > 0)
+      find("history_overdue", {
+        subject: "runs",
+        message: `${past === limits.retentionBatch ? `${past} or more` : past} ${past === 1 ? "run" : "runs"} ended more than ${describeDuration(limits.retentionMs + GRACE_MS)} ago and ${past === 1 ? "was" : "were"} not removed`,
+        hint: "A daemon that is up removes them by itself, a part at a time.",
+        command: "drover gc",
+      });
     const file = storeFileOf(settings.store, world.places);
     const bytes = file === null ? null : (probes.stat(file)?.bytes ?? null);
     const wal = file === null ? null : (probes.stat(`${file}-wal`)?.bytes ?? null);
