@@ -11,7 +11,7 @@ const LOOK_MS = 25;
 export const operation = defineOperation({
   name: "down",
   where: "local",
-  raises: ["conflict"],
+  raises: ["conflict", "unauthorised"],
   summary: "Stop the daemon; running attempts go on without it unless told otherwise",
   input: {
     drainMs: duration("first wait for running attempts", { bare: "30s" }),
@@ -48,7 +48,12 @@ export const operation = defineOperation({
       );
     }
     const drainMs = input.drainMs ?? 0;
-    await context.call("daemon.stop", { drainMs, stopRuns: input.stopRuns });
+    try {
+      await context.call("daemon.stop", { drainMs, stopRuns: input.stopRuns });
+    } catch (error) {
+      // One that was idle has ended between the two questions: what was asked for is so.
+      if (!(error instanceof AppError) || error.code !== "daemon_down") throw error;
+    }
     const deadline = performance.now() + drainMs + SHUTDOWN_MS;
     for (;;) {
       const now = await context.lockHolder();

@@ -37,6 +37,7 @@ const files: Field<readonly GivenFile[] | undefined> = {
 export const operation = defineOperation({
   name: "import.crontab",
   where: "local",
+  raises: ["conflict", "unauthorised"],
   summary: "Make paused loops of a crontab, and say of each line what was understood",
   input: {
     files,

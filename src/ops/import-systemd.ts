@@ -19,6 +19,7 @@ import { defineOperation, type LocalContext } from "./operation.ts";
 export const operation = defineOperation({
   name: "import.systemd",
   where: "local",
+  raises: ["conflict", "unauthorised"],
   summary: "Make paused loops of systemd's timers, and say of each trigger what was understood",
   input: {
     units: texts("a timer by its name, a file of one, or a folder; usually all that you wrote for your user", {

@@ -6,6 +6,7 @@ import { boolean, integer, nullable, object, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "restore",
   where: "local",
+  raises: ["conflict"],
   summary: "Put a backup in the place of the store; starts nothing, and keeps what was there",
   input: {
     file: required(folder("the backup", { placeholder: "FILE", completes: "file" })),

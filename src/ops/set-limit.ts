@@ -9,6 +9,7 @@ import { integer as count, listOf, object, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "limit.set",
   where: "write",
+  raises: ["not_found"],
   summary: "Set how much of a resource may be used at a time",
   input: {
     resource: resourceField,

@@ -1,5 +1,5 @@
 /** For every command through the real binary: one success, one bad input, one thing that is not there. */
-import { chmodSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operations } from "../../src/ops/index.ts";
@@ -698,11 +698,31 @@ for (const {
     });
   });
 
-test("every command but `down` has its cases here; `down` has them in daemon.test.ts", () => {
+/** Commands that need a machine, a file or a daemon of their own, and where they are driven. */
+const ELSEWHERE: { readonly [name: string]: string } = {
+  down: "daemon.test.ts",
+  backup: "backup.test.ts",
+  restore: "backup.test.ts",
+  gc: "gc.test.ts",
+  "daemon.install": "service.test.ts",
+  "daemon.status": "service.test.ts",
+  "daemon.uninstall": "service.test.ts",
+  "import.crontab": "imports.test.ts",
+  "import.systemd": "imports.test.ts",
+};
+
+test("every command has its cases here, or is driven by the test that says so", () => {
   const named = new Set(cases.map((one) => one.name));
-  expect(
-    operations.filter((entry) => entry.hidden !== true && !named.has(entry.name)).map((entry) => entry.name),
-  ).toEqual(["down"]);
+  const without = operations.filter(({ name, hidden }) => hidden !== true && !named.has(name)).map(({ name }) => name);
+  const driven = (name: string): boolean => {
+    const words = name
+      .split(".")
+      .map((word) => `"${word}"`)
+      .join(", ");
+    const file = join(import.meta.dirname, ELSEWHERE[name] ?? "");
+    return ELSEWHERE[name] !== undefined && existsSync(file) && readFileSync(file, "utf8").includes(words);
+  };
+  expect(without.filter((name) => !driven(name))).toEqual([]);
 });
 
 test("a slot is explained by why LOOP@TIME", async () => {

@@ -95,7 +95,11 @@ export function openHome({
     });
     return { pid: child.pid ?? -1, ended, out: () => out, signal: (name) => child.kill(name) };
   };
-  const run = (args: readonly string[], options?: CommandOptions) => start(args, options).ended;
+  const run = async (args: readonly string[], options?: CommandOptions) => {
+    const ended = await start(args, options).ended;
+    checkEnd(args, ended);
+    return ended;
+  };
   const said = (args: readonly string[], { status, out, err }: Ended): string =>
     `drover ${args.join(" ")} ended with ${status}\n${out}\n${err}`;
   return {
@@ -145,6 +149,35 @@ export function openHome({
       }
     },
   };
+}
+
+const kept = resolve(fileURLToPath(import.meta.url), "../../golden");
+/** Statuses by command, as the contract has them. */
+const exits = new Map(
+  readdirSync(kept).map((file) => [
+    file.replace(/\.json$/, ""),
+    (JSON.parse(readFileSync(join(kept, file), "utf8")) as { exits: readonly number[] }).exits,
+  ]),
+);
+const codes = new Set(
+  [
+    ...readFileSync(resolve(fileURLToPath(import.meta.url), "../../../docs/reference/errors.md"), "utf8").matchAll(
+      /^\| `(\w+)`/gm,
+    ),
+  ].map(([, code = ""]) => code),
+);
+
+/** Whatever a test is about: a command ends as its contract says, and its error is one of the reference. */
+function checkEnd(args: readonly string[], { status, err }: Ended): void {
+  const [first = "", second = ""] = args.filter((word) => word !== "--json");
+  const allowed = exits.get(`${first}.${second}`) ?? exits.get(first);
+  if (status !== null && allowed !== undefined && !allowed.includes(status))
+    throw new Error(
+      `drover ${args.join(" ")} ended with ${status}, which its contract does not have: say it in \`raises\` of the operation\n${err}`,
+    );
+  const code = /^\{"error":\{"code":"(\w+)"/m.exec(err)?.[1];
+  if (code !== undefined && !codes.has(code))
+    throw new Error(`the error ${code} is not in docs/reference/errors.md: scripts/errors.mjs does not find it`);
 }
 
 /** `--json` in front of what belongs to a command that is run. */
