@@ -74,6 +74,8 @@ export async function beDaemon(
         }),
   });
   const closers: (() => void | Promise<void>)[] = [() => log.close()];
+  // However it ends: what was folded is not lost.
+  process.on("exit", () => log.close());
   // What nobody caught may have left anything half done: the process goes, what runs stays, and the next one judges it.
   process.on("uncaughtException", (error) => {
     const { id } = recordFault(world, error);

@@ -22,8 +22,9 @@ export interface LogLine {
   readonly level: LogLevel;
   readonly event: string;
   readonly data: Readonly<Record<string, unknown>>;
-  /** How often the line came again since it was written. */
+  /** How often the line came again since it was written, and when it did last. */
   readonly repeated?: number;
+  readonly until?: string;
 }
 
 export const LOG_LIMITS = {
@@ -38,7 +39,7 @@ export const LOG_LIMITS = {
 
 export interface DaemonLog {
   write(level: LogLevel, event: string, data?: Readonly<Record<string, unknown>>): void;
-  /** Writes what was folded, and lets go of the file. */
+  /** Writes what was folded, and lets go of the file. Once is enough; what is written afterwards is lost. */
   close(): void;
 }
 
@@ -47,6 +48,7 @@ interface Folded {
   readonly event: string;
   readonly data: Readonly<Record<string, unknown>>;
   since: number;
+  last: number;
   count: number;
 }
 
@@ -64,14 +66,15 @@ export function openDaemonLog(options: DaemonLogOptions): DaemonLog {
   let descriptor = openSync(file, "a", 0o600);
   let bytes = fstatSync(descriptor).size;
   const recent = new Map<string, Folded>();
+  let isClosed = false;
 
-  const put = (level: LogLevel, event: string, data: Readonly<Record<string, unknown>>, repeated: number): void => {
+  const put = (level: LogLevel, event: string, data: Readonly<Record<string, unknown>>, folded?: Folded): void => {
     const line: LogLine = {
       at: new Date(now()).toISOString(),
       level,
       event,
       data,
-      ...(repeated > 0 ? { repeated } : {}),
+      ...(folded === undefined ? {} : { repeated: folded.count, until: new Date(folded.last).toISOString() }),
     };
     let text = JSON.stringify(line);
     if (text.length > LOG_LIMITS.lineCharacters)
@@ -101,7 +104,7 @@ export function openDaemonLog(options: DaemonLogOptions): DaemonLog {
 
   const flush = (key: string, folded: Folded): void => {
     recent.delete(key);
-    if (folded.count > 0) put(folded.level, folded.event, folded.data, folded.count);
+    if (folded.count > 0) put(folded.level, folded.event, folded.data, folded);
   };
   const flushOld = (): void => {
     for (const [key, folded] of recent) if (now() - folded.since >= foldMs) flush(key, folded);
@@ -111,19 +114,24 @@ export function openDaemonLog(options: DaemonLogOptions): DaemonLog {
 
   return {
     write(level, event, data = {}) {
+      // Its descriptor may be another file's by now.
+      if (isClosed) return;
       const key = `${level} ${event} ${JSON.stringify(data)}`;
       const folded = recent.get(key);
       if (folded !== undefined && now() - folded.since < foldMs) {
         folded.count += 1;
+        folded.last = now();
         return;
       }
       if (folded !== undefined) flush(key, folded);
       const [oldest] = recent;
       if (recent.size >= LOG_LIMITS.remembered && oldest !== undefined) flush(...oldest);
-      recent.set(key, { level, event, data, since: now(), count: 0 });
-      put(level, event, data, 0);
+      recent.set(key, { level, event, data, since: now(), last: now(), count: 0 });
+      put(level, event, data);
     },
     close() {
+      if (isClosed) return;
+      isClosed = true;
       clearInterval(timer);
       for (const [key, folded] of recent) flush(key, folded);
       closeSync(descriptor);

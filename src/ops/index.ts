@@ -50,6 +50,12 @@ export const operations: readonly Entry[] = [
     load: () => import("./uninstall-service.ts"),
   },
   {
+    name: "daemon.logs",
+    where: "local",
+    summary: "Print the daemon's own log, also what was put aside when it grew",
+    load: () => import("./read-daemon-log.ts"),
+  },
+  {
     name: "daemon.status",
     where: "local",
     summary: "Show the service that starts the daemon: installed, enabled, active, and whether its paths are right",

@@ -32,7 +32,6 @@ const later: { readonly [command: string]: string } = {
   "pool.ls": "pools",
   "import.github": "work items",
   "import.markdown": "work items",
-  "daemon.logs": "service installation",
   "config.schema": "declarative files",
 };
 

@@ -53,16 +53,11 @@ export async function* performFollow(
   input: unknown,
   signal: AbortSignal,
 ): AsyncGenerator<unknown> {
-  const { follow } = asRunnable<StoreContext>(operation);
-  if (operation.where === "local" && follow !== null) {
-    const local = asRunnable<LocalContext>(operation);
-    const checked = checkInput(operation.input, input);
-    yield* local.follow?.(await localContext(world, operation, false), checked, signal) ?? [];
-    return;
-  }
-  if (follow === null || operation.where !== "read")
+  const { follow } = asRunnable<StoreContext | LocalContext>(operation);
+  if (follow === null || (operation.where !== "read" && operation.where !== "local"))
     throw new AppError("invalid", "not_a_stream", `${operation.name} cannot be followed`);
   const checked = checkInput(operation.input, input);
+  if (operation.where === "local") return yield* follow(await localContext(world, operation, false), checked, signal);
   const opened = (await world.openReading()) ?? (await emptyReading(world));
   try {
     yield* follow(opened.context, checked, signal);

@@ -303,3 +303,50 @@ describe.skipIf(!hasSystemctl)("where the user's systemd cannot be asked", () =>
     writeFileSync(join(home.folder, "home/config.yaml"), "");
   });
 });
+
+describe("the daemon's log", { timeout: 180_000 }, () => {
+  let home: Home;
+  beforeEach(() => {
+    home = openHome();
+  });
+  afterEach(() => home.close());
+
+  test("is printed, followed until Ctrl-C, and inert; it needs no store", async () => {
+    expect(await home.refused(3, ["daemon", "logs"])).toMatchObject({ code: "no_log" });
+    expect(await home.refused(3, ["daemon", "logs", "-f"])).toMatchObject({ code: "no_log" });
+    for (const tail of ["-1", "x", "1.5"])
+      expect(await home.refused(2, ["daemon", "logs", "--tail", tail])).toMatchObject({ path: "--tail" });
+    await home.json(["up"]);
+    const file = join(home.folder, "home/logs/daemon.log");
+    appendFileSync(
+      file,
+      `${JSON.stringify({ at: "2026-01-01T00:00:00.000Z", level: "warn", event: "odd", data: { message: "\u001b[2J two words" } })}\n`,
+    );
+    appendFileSync(file, "\u001b[31mtorn");
+    appendFileSync(file, "\n");
+    const { out } = await home.run(["daemon", "logs"]);
+    expect(out).toMatch(/ info {2}daemon_up pid=\d+ version=/);
+    expect(out).toMatch(/ warn {2}odd message="/);
+    expect(out).not.toContain("\u001b");
+    const { items } = await home.json<{ items: { event?: string; text?: string }[] }>([
+      "daemon",
+      "logs",
+      "--tail",
+      "2",
+    ]);
+    expect(items).toMatchObject([{ event: "odd" }, { text: "\u001b[31mtorn" }]);
+
+    const following = home.start(["daemon", "logs", "-f", "--tail", "1", "--json"]);
+    await soon(() => following.out() !== "", "it is followed");
+    await home.json(["down"]);
+    await soon(() => following.out().includes('"daemon_down"'), "the end is followed");
+    following.signal("SIGINT");
+    expect((await following.ended).status).toBe(130);
+    expect(JSON.parse(following.out().split("\n")[1] ?? "")).toMatchObject({ event: "daemon_going_down" });
+
+    writeFileSync(join(home.folder, "home/drover.db"), "no store at all");
+    writeFileSync(join(home.folder, "home/config.yaml"), "caps: [");
+    expect((await home.run(["daemon", "logs"])).out.startsWith(out)).toBe(true);
+    writeFileSync(join(home.folder, "home/config.yaml"), "");
+  });
+});

@@ -17,6 +17,7 @@ const declared = () => import("./declared.ts");
 export const itemViews: { readonly [operation: string]: () => Promise<View> } = {
   events: async () => (await runs()).eventLine,
   apply: async () => (await declared()).applyRound,
+  "daemon.logs": async () => (await service()).logLine,
 };
 
 export const views: { readonly [operation: string]: () => Promise<View> } = {
@@ -25,6 +26,7 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   status: async () => (await daemon()).statusPage,
   "daemon.install": async () => (await service()).installed,
   "daemon.uninstall": async () => (await service()).uninstalled,
+  "daemon.logs": async () => (await service()).logLines,
   "daemon.status": async () => (await service()).serviceStatus,
   doctor: async () => (await daemon()).findings,
   apply: async () => (await declared()).applied,

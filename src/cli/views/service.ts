@@ -1,10 +1,11 @@
 /** The service that starts the daemon, for people. */
 import type { Warning } from "../../ops/documents.ts";
 import type { InstallAnswer } from "../../ops/install-service.ts";
+import type { ReadLine } from "../../ops/daemon-log-read.ts";
 import type { ServiceFinding, ServiceState } from "../../ops/service-state.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine } from "../text.ts";
-import { facts, painted, plural, status, warnings } from "./words.ts";
+import { facts, painted, plural, status, time, warnings } from "./words.ts";
 
 const MARKS = { problem: "bad", warning: "warn", note: "dim" } as const;
 
@@ -136,3 +137,27 @@ export function uninstalled(
   const what = answer.stopped ? "the service is stopped and removed" : "the service is removed";
   return `${what}${left}\n${warnings(answer.warnings, screen)}`;
 }
+
+const LEVELS = { debug: "dim", info: "dim", warn: "warn", error: "bad" } as const;
+
+/** A line of the daemon's log: when, how bad, what, and with what. */
+export function logLine(line: ReadLine, screen: Screen): string {
+  if (!("event" in line)) return `${inertLine(line.text)}\n`;
+  const { at, level, event, data, repeated, until } = line;
+  const paint = screen[LEVELS[level] ?? "dim"];
+  const values = Object.entries(data ?? {}).map(([key, value]) => {
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    // A stack keeps its lines.
+    if (text.includes("\n"))
+      return `${key}:\n${text
+        .split("\n")
+        .map((one) => `    ${inertLine(one)}`)
+        .join("\n")}`;
+    return `${key}=${inertLine(/\s/.test(text) ? JSON.stringify(text) : text)}`;
+  });
+  const again = repeated === undefined ? "" : ` ... ${repeated} more until ${time(until ?? at)}`;
+  return `${screen.dim(time(at))} ${paint(inertLine(level).padEnd(5))} ${inertLine(event)}${again}${values.map((one) => ` ${one}`).join("")}\n`;
+}
+
+export const logLines = ({ items }: { readonly items: readonly ReadLine[] }, screen: Screen): string =>
+  items.map((line) => logLine(line, screen)).join("");
