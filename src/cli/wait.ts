@@ -12,6 +12,7 @@ import { remedyOf } from "../ops/login-remedy.ts";
 import type { StoreContext } from "../ops/operation.ts";
 import { withReading } from "../ops/perform.ts";
 import { answerRun } from "../ops/run-answer.ts";
+import { isPlainWait, WAITS } from "../ops/wait-words.ts";
 import type { World } from "../ops/world.ts";
 import { RUN_EXIT } from "./exits.ts";
 import { usualMs } from "../ops/usual.ts";
@@ -324,11 +325,9 @@ async function heldBy(context: StoreContext, { run, steps, attempts }: RunTree):
     }
     const again = wakeAt === null ? "" : ` in ${describeDuration(Math.max(0, wakeAt - clock.now()))}`;
     const why =
-      run.reason === "program"
-        ? `its agent's program is not there; it is looked for again${again}`
-        : run.reason === "retry"
-          ? `it tries again${again}`
-          : `${run.reason ?? "for its next step"}${again}`;
+      run.reason === "retry"
+        ? `it tries again${again}`
+        : `${isPlainWait(run.reason) ? WAITS[run.reason] : (run.reason ?? "for its next step")}${again === "" ? "" : `, goes on${again}`}`;
     return { exit: null, why: `${why}${cause}`, wakeAt, key, message };
   }
   const ready = run.status === "queued" ? steps.find((step) => step.status === "ready") : undefined;

@@ -71,7 +71,7 @@ export async function attention(store: Store, now: Instant): Promise<readonly Wa
     const most = missed.length === COUNTED;
     warnings.push({
       code: "slots_missed",
-      message: `${instants}${most ? " or more" : ""} ${instants === 1 ? "slot was" : "slots were"} missed in the last ${describeDuration(MISSED_MS)}, of ${named(names, most)}`,
+      message: `${instants}${most ? " or more" : ""} ${instants === 1 ? "slot was" : "slots were"} missed since this time yesterday, of ${named(names, most)}`,
       hint: `drover loop slots ${shellWord(latest.loop)} --outcome missed`,
     });
   }

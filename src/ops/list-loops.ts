@@ -13,7 +13,9 @@ export const operation = defineOperation({
   summary: "List loops by name",
   input: {
     archived: flag("also those that are archived"),
-    status: choices("only loops with this status, or one of these", loopStatuses),
+    status: choices(`only loops with this status, or one of these: ${loopStatuses.join(", ")}`, loopStatuses, {
+      placeholder: "STATUS[,...]",
+    }),
     failing: flag("only loops whose last run failed"),
     label: labelField("only loops with this label"),
     file: text("only loops that were applied from this file, as `loop show` names it", {

@@ -15,9 +15,11 @@ export const operation = defineOperation({
   summary: "List runs, newest first",
   input: {
     loop: text("only runs of this loop", { placeholder: "LOOP", completes: "loop" }),
-    status: choices("only runs with this status, or one of these", runStatuses),
+    status: choices(`only runs with this status, or one of these: ${runStatuses.join(", ")}`, runStatuses, {
+      placeholder: "STATUS[,...]",
+    }),
     kind: choice("only runs of commands, or of agents", ["command", "agent"]),
-    class: choice("only runs that failed with this class", failureClasses, { placeholder: "CLASS" }),
+    class: choice("only runs that failed with this class", failureClasses),
     reason: choice("only runs that wait for this reason", [...waitReasons, ...heldReasons]),
     label: labelField("only runs with this label"),
     since: timeField("only runs queued since"),

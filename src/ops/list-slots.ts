@@ -14,7 +14,9 @@ export const operation = defineOperation({
   input: {
     loop: required(text("the loop", { placeholder: "LOOP", completes: "loop" })),
     each: flag("list neighbours with one outcome and reason singly"),
-    outcome: choices("only slots with this outcome, or one of these", slotOutcomes),
+    outcome: choices(`only slots with this outcome, or one of these: ${slotOutcomes.join(", ")}`, slotOutcomes, {
+      placeholder: "OUTCOME[,...]",
+    }),
     since: timeField("only slots since"),
     until: timeField("only slots until"),
     ...pageFields(50),

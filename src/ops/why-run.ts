@@ -4,7 +4,7 @@ import { describeDuration } from "../core/duration.ts";
 import { describeEscape, type Escape } from "../core/escape.ts";
 import type { AccountView, Instant } from "../core/ports.ts";
 import type { AttemptRecord, LoopRecord, RunTree } from "../core/records.ts";
-import { type HeldReason, isLiveAttempt, type WaitReason } from "../core/run.ts";
+import { type HeldReason, isLiveAttempt } from "../core/run.ts";
 import { worktreeOf } from "../core/target.ts";
 import { iso, type Remedy, toAccountDocument } from "./documents.ts";
 import { inWords } from "./fault-words.ts";
@@ -13,6 +13,7 @@ import { WITHOUT_REASON } from "./hold-until.ts";
 import { remedyOf } from "./login-remedy.ts";
 import type { StoreContext } from "./operation.ts";
 import { byCommand, remedyForRun, shellWord } from "./remedy.ts";
+import { isPlainWait, type PlainWait, WAITS } from "./wait-words.ts";
 import { inTime, type Why } from "./why-answer.ts";
 
 function originOf({ run }: RunTree): string {
@@ -33,18 +34,6 @@ function originOf({ run }: RunTree): string {
       return "somebody started it by hand";
   }
 }
-
-/** Behind "It waits"; an account's has a sentence of its own. Closed: a new reason does not compile without its words. */
-type PlainWait = Exclude<WaitReason, "limit" | "account">;
-const WAITS: { readonly [R in PlainWait]: string } = {
-  retry: "to try again",
-  timer: "for the time to which its start was put off",
-  capacity: "because its provider is short of capacity",
-  disk: "because the host is short of free disk space",
-  program: "because its agent's program is not there",
-};
-
-const isPlainWait = (reason: string | null): reason is PlainWait => reason !== null && Object.hasOwn(WAITS, reason);
 
 /** Who put a hold on, by its source; a limit otherwise. */
 const HOLDERS: { readonly [source: string]: string } = {

@@ -156,6 +156,17 @@ describe.skipIf(!hasScript)("a run on a terminal", () => {
     });
   });
 
+  test("a reader that leaves early takes the rest of the output with it, not the run nor the screen", async () => {
+    const { words, open } = gated();
+    await on(`${drover(["run", "--", ...words])} | head -n 1; echo left`, async (terminal) => {
+      await terminal.shows("begun");
+      open();
+      await terminal.shows("left");
+      expect(await terminal.ended).toBe(0);
+      expect(terminal.screen()).toMatch(/^begun\nrun_\w+ succeeded after [^\n]*\nleft$/);
+    });
+  });
+
   test("what it prints cannot reach the terminal, in the line no more than above it", async () => {
     const { open, words } = gated();
     const nasty = (words[2] ?? "").replace("echo begun", "printf 'be\\033[2Jgun \\033]0;title\\007x\\n'");

@@ -102,7 +102,9 @@ export function facts(pairs: readonly (readonly [string, string | null | undefin
     .map(([name, value]) => {
       const head = screen.dim(name.padEnd(width));
       if (columns === null || widthOf(value) <= columns - width) return `${head}${value}\n`;
-      const below = columns - width < LEAST_VALUE;
+      // An id or a path that would be broken beside its name is whole below it.
+      const longest = Math.max(...value.split(" ").map(widthOf));
+      const below = columns - width < LEAST_VALUE || (longest > columns - width && longest <= columns - 2);
       const indent = " ".repeat(below ? 2 : width);
       const lines = wrap(value, columns - indent.length);
       return below
