@@ -18,6 +18,7 @@ export async function loadProgram() {
           export { keysOf } from "./src/ops/shape.ts";
           export { flagOf } from "./src/ops/fields.ts";
           export { findingKinds } from "./src/ops/finding-codes.ts";
+          export { configSchema, declarationSchema } from "./src/ops/declared-schema.ts";
           export { readSettings } from "./src/ops/settings.ts";
           export { placesOf } from "./src/ops/places.ts";
           export { EXIT, EXIT_MEANINGS } from "./src/cli/exits.ts";

@@ -213,6 +213,8 @@ const wanted = {
   "docs/reference/words.md": words(program),
   "docs/reference/findings.md": findings(program),
   "package.json": await packageJson(program),
+  "docs/reference/drover.schema.json": `${JSON.stringify(program.declarationSchema(), null, 2)}\n`,
+  "docs/reference/config.schema.json": `${JSON.stringify(program.configSchema(), null, 2)}\n`,
   ...Object.fromEntries(
     await Promise.all(
       program.operations

@@ -53,9 +53,9 @@ const byFormKey = (fields: Fields): ReadonlyMap<string, readonly [key: string, f
 
 const AGENT = "agent";
 /** What stands in a loop itself, and what stands under its `agent`. */
-const LOOP_FORM = byFormKey(Object.fromEntries(Object.entries(loopFields).filter(([key]) => !isOfAgent(key))));
-const AGENT_FORM = byFormKey(agentFields);
-const ACCOUNT_FORM = byFormKey(accountFields);
+export const LOOP_FORM = byFormKey(Object.fromEntries(Object.entries(loopFields).filter(([key]) => !isOfAgent(key))));
+export const AGENT_FORM = byFormKey(agentFields);
+export const ACCOUNT_FORM = byFormKey(accountFields);
 
 function isOfAgent(key: string): boolean {
   return Object.hasOwn(agentFields, key);
@@ -207,7 +207,8 @@ function readLevel(
     }
     const [key, field] = found;
     try {
-      input[key] = field.check(valueOf(field, value, path, reading), path);
+      // Whatever stands there, it would be for nothing.
+      input[key] = field.check(field.later ? true : valueOf(field, value, path, reading), path);
     } catch (error) {
       if (!(error instanceof AppError)) throw error;
       faults.push(error);

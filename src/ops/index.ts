@@ -404,6 +404,12 @@ export const operations: readonly Entry[] = [
     summary: "List every problem of the configuration with its line",
     load: () => import("./config-check.ts"),
   },
+  {
+    name: "config.schema",
+    where: "local",
+    summary: "Print the JSON Schema of drover.yaml or of config.yaml, for editors",
+    load: () => import("./config-schema.ts"),
+  },
   { name: "version", where: "local", summary: "Print the version", load: () => import("./show-version.ts") },
   {
     name: "completion",

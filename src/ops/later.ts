@@ -32,7 +32,6 @@ const later: { readonly [command: string]: string } = {
   "pool.ls": "pools",
   "import.github": "work items",
   "import.markdown": "work items",
-  "config.schema": "declarative files",
 };
 
 /** The names of all of them. */

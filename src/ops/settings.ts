@@ -44,7 +44,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 const LIMIT_NAMES = Object.keys(defaultLimits) as LimitName[];
 /** Written as `caps: { commands, agents }`; the limits' own names say the same. */
-const CAPS: { readonly [key: string]: LimitName } = { commands: "commandCap", agents: "agentCap" };
+export const CAPS: { readonly [key: string]: LimitName } = { commands: "commandCap", agents: "agentCap" };
 /** Agents at a time on a host with fewer cores than this. */
 const SMALL_HOST = { cores: 4, agentCap: 2 };
 

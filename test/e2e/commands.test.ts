@@ -655,6 +655,17 @@ const cases: readonly Case[] = [
     missing: null,
   },
   {
+    name: "config.schema",
+    success: async () => {
+      expect(await answer("config.schema", ["config", "schema"])).toMatchObject({ title: "drover.yaml" });
+      expect(await answer("config.schema", ["config", "schema", "config.yaml"])).toMatchObject({
+        title: "config.yaml",
+      });
+    },
+    bad: [["config", "schema", "loop.yaml"], "bad_choice"],
+    missing: null,
+  },
+  {
     name: "version",
     success: async () => {
       const given = await answer<{ version: string }>("version", ["version"]);
