@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { ImportAnswer } from "../../src/ops/import-plan.ts";
@@ -43,7 +43,7 @@ API_TOKEN=hunter2hunter2
       [7, "loop", "new", "mail"],
       [8, "loop", "new", "make-report"],
     ]);
-    expect(await names()).toEqual([]);
+    expect(existsSync(join(home.folder, "home/drover.db"))).toBe(false);
 
     const done = await home.json<ImportAnswer>(["import", "crontab", "tab"]);
     expect(done).toEqual({ ...dry, dryRun: false, imported: true });
