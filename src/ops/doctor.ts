@@ -1,4 +1,3 @@
-import { AppError } from "../core/errors.ts";
 import { flag } from "./fields.ts";
 import { findingKinds } from "./finding-codes.ts";
 import { defineOperation, type Examination, type LocalContext } from "./operation.ts";
@@ -107,8 +106,8 @@ async function examine(
       await perform();
       actions.push({ does, state: "done", error: null });
     } catch (error) {
-      if (!(error instanceof AppError)) throw error;
-      actions.push({ does, state: "failed", error: error.message }); // the others are done all the same
+      // Whatever it was: the others are done all the same, and the second look says what is left.
+      actions.push({ does, state: "failed", error: error instanceof Error ? error.message : String(error) });
     }
   return { examination: await context.inspect(), actions };
 }

@@ -437,7 +437,7 @@ scene(
     const home = newHome();
     const PATH = `${program(home, "only-mine", "true")}:${process.env["PATH"]}`;
     await home.json(["loop", "add", "mine", "--every", "1h", "--", "only-mine"], { env: { PATH } });
-    const { stepId, runId } = await endedRun(home);
+    const { stepId, runId, attemptId } = await endedRun(home);
     await home.run(["down"]);
     expect(await home.run(["up"])).toMatchObject({ status: 0 });
     // Nobody tells the daemon of it, so nobody wakes it.
@@ -449,6 +449,14 @@ scene(
     const first = await look(home, [], { env: { PATH } });
     expect(of(first, "daemon_lacks_program")).toMatchObject([{ subject: "only-mine" }]);
     expect(of(first, "step_overdue")).toMatchObject([{ subject: stepId }]);
+    // What is mended beside a daemon is mended by it.
+    plant(
+      home,
+      `insert into claims (attempt_id, resource_key, created_at) values ('${attemptId}', 'host:${hostOf(home)}:command', 1)`,
+    );
+    const mended = await look(home, ["--fix", "--yes"]);
+    expect(mended.actions).toMatchObject([{ does: `give back what ${attemptId} holds of caps`, state: "done" }]);
+    expect(of(mended, "claim_stuck")).toEqual([]);
 
     const { daemon } = await home.json<{ daemon: { pid: number } }>(["status"]);
     process.kill(daemon.pid, "SIGSTOP");

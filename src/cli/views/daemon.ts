@@ -97,6 +97,20 @@ interface Diagnosis {
   readonly selfTest: { readonly ok: boolean; readonly message: string } | null;
 }
 
+/** What several checks say in the same words is said once. */
+function joined(all: readonly Finding[]): readonly Finding[] {
+  const groups = new Map<string, Finding[]>();
+  for (const one of all) {
+    const key = one.code === null ? String(groups.size) : [one.code, one.message, one.hint, one.command].join("\n");
+    groups.set(key, [...(groups.get(key) ?? []), one]);
+  }
+  return [...groups.values()].flatMap((same) => {
+    const [first] = same;
+    if (first === undefined || same.length === 1) return same;
+    return [{ ...first, check: "several", message: `${same.map(({ check }) => check).join(", ")}: ${first.message}` }];
+  });
+}
+
 export function findings(answer: Diagnosis, screen: Screen): string {
   const mark = {
     ok: screen.good("ok     "),
@@ -109,7 +123,7 @@ export function findings(answer: Diagnosis, screen: Screen): string {
     screen.columns === null ? [inertLine(text)] : wrap(inertLine(text), Math.max(20, screen.columns - indent.length));
   const line = (level: keyof typeof mark, check: string, message: string): string =>
     `${mark[level]}  ${check.padEnd(10)}  ${lines(message).join(`\n${indent}`)}\n`;
-  const found = answer.findings.map(({ level, check, code, message, hint, command }) => {
+  const found = joined(answer.findings).map(({ level, check, code, message, hint, command }) => {
     const below = [
       ...(hint === null ? [] : lines(hint).map((one) => screen.dim(one))),
       // As it is to be typed: never broken.
