@@ -190,4 +190,45 @@ export function installPostgres() {
   return installed;
 }
 
+/** Programs of the system that some tests drive, each with Debian's package of it. */
+const TOOLS = /** @type {const} */ ({
+  systemctl: "systemd",
+  "systemd-analyze": "systemd",
+  zsh: "zsh",
+  fish: "fish",
+  groff: "groff-base",
+});
+
+/** The tools of these that no folder of PATH has. */
+const absentTools = () =>
+  /** @type {(keyof typeof TOOLS)[]} */ (Object.keys(TOOLS)).filter(
+    (name) =>
+      !(process.env["PATH"] ?? "").split(delimiter).some((folder) => folder !== "" && existsSync(join(folder, name))),
+  );
+
+/**
+ * Installs the programs of the system that tests drive, where that can be done: as root, on Debian. Nothing is done where
+ * they are all there. A test whose program is absent says so and is skipped.
+ * @returns {string[]} those that are absent all the same
+ */
+export function installTools() {
+  const absent = absentTools();
+  if (absent.length === 0 || process.getuid?.() !== 0 || !existsSync("/usr/bin/apt-get")) return absent;
+  const packages = [...new Set(absent.map((name) => TOOLS[name]))];
+  console.log(`apt-get install ${packages.join(" ")}`);
+  /** @type {import("node:child_process").SpawnSyncOptions} */
+  const options = {
+    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive", RUNLEVEL: "1" },
+    stdio: ["ignore", "ignore", "inherit"],
+  };
+  const install = () =>
+    spawnSync("apt-get", ["install", "-q", "-y", "--no-install-recommends", ...packages], options).status === 0;
+  // An old list of packages often does; a new one takes longer than the packages.
+  if (!install()) {
+    spawnSync("apt-get", ["update", "-q"], options);
+    install();
+  }
+  return absentTools();
+}
+
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) installPackages();

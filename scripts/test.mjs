@@ -4,7 +4,7 @@
  * test but the soaks. The last line is `N passed, N failed`, `, N skipped` after it when there are any; each static part counts as one.
  */
 import { installAgents } from "./agents.mjs";
-import { installPackages, installPostgres } from "./install.mjs";
+import { installPackages, installPostgres, installTools } from "./install.mjs";
 import { runOnOtherNodes } from "./nodes.mjs";
 import { closingLine, runPart, runTests, staticParts } from "./parts.mjs";
 
@@ -12,6 +12,7 @@ import { closingLine, runPart, runTests, staticParts } from "./parts.mjs";
 function install() {
   try {
     installPackages();
+    for (const tool of installTools()) console.warn(`skipped: what needs ${tool}, which cannot be installed here`);
     return installPostgres();
   } catch (error) {
     console.error(error instanceof Error ? error.message : error);

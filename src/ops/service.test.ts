@@ -190,6 +190,39 @@ describe("files", () => {
       rmSync(folder, { recursive: true });
     }
   });
+
+  const hasPython = spawnSync("python3", ["-c", "import plistlib"]).status === 0;
+  if (!hasPython) console.warn("skipped: property lists are not parsed by another program, there is no python3");
+  test.skipIf(!hasPython)("another parser reads the same from every property list", () => {
+    for (const name of NASTY) {
+      const made = plan({
+        kind: "launchd",
+        node: `/${name}/node`,
+        path: `/${name}:/usr/bin`,
+        places: placesOf({ DROVER_HOME: `/${name}` }),
+      });
+      const { status, stdout, stderr } = spawnSync(
+        "python3",
+        ["-c", "import plistlib, json, sys; print(json.dumps(plistlib.loads(sys.stdin.buffer.read())))"],
+        { input: plistText(made), encoding: "utf8" },
+      );
+      expect({ name, status, stderr }).toEqual({ name, status: 0, stderr: "" });
+      expect(JSON.parse(stdout)).toEqual({
+        Label: made.name,
+        ProgramArguments: [made.node, ...made.args],
+        EnvironmentVariables: made.env,
+        WorkingDirectory: "/",
+        Disabled: true,
+        RunAtLoad: true,
+        KeepAlive: { SuccessfulExit: false },
+        ThrottleInterval: 5,
+        AbandonProcessGroup: true,
+        ExitTimeOut: 45,
+        StandardOutPath: made.outputFile,
+        StandardErrorPath: made.outputFile,
+      });
+    }
+  });
 });
 
 describe("how it stands", () => {
