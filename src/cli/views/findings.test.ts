@@ -85,6 +85,5 @@ test("nothing that a process is called reaches the terminal as more than text", 
     answer([finding({ message: "pid 1 (\u001b[31mred\u001b[0m)", command: "a\u0007b" })]),
     screen(null),
   );
-  // oxlint-disable-next-line no-control-regex
   expect(shown).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
 });
