@@ -82,6 +82,6 @@ describe("help", () => {
 
 /** Commands without anything to write behind them. */
 const OBVIOUS = new Set(["config.path", "config.check", "version"]);
-/** What tests and a daemon of ours say to themselves, and what belongs to other programs that we start or look for. */
+/** What tests, a unit and a daemon of ours say to themselves, what imports fill in for cron and systemd, and other programs'. */
 const INNER =
-  /^(DROVER_(TEST_.*|KILL_.*|BACKGROUND|ERRAND_ID|X_.*)|PNPM_HOME|IS_SANDBOX|CLAUDE_.*|GEMINI_.*|CODEX_.*)$/;
+  /^(DROVER_(TEST_.*|KILL_.*|BACKGROUND|SERVICE|ERRAND_ID|X_.*)|USER|LOGNAME|TMPDIR|XDG_DATA_HOME|PNPM_HOME|IS_SANDBOX|CLAUDE_.*|GEMINI_.*|CODEX_.*)$/;

@@ -185,6 +185,11 @@ const reads: readonly (readonly [
   ["config.check", () => [[]], ["ok"]],
   ["doctor", () => [[]], []],
   ["daemon.status", () => [[]], []],
+  [
+    "export",
+    () => [[join(home.folder, "bundle")], ["--history"]],
+    ["loops", "accounts", "limits", "runs", "slots", "sha256"],
+  ],
   ["version", () => [[]], ["version"]],
   ["completion", () => [["bash"], ["zsh"], ["fish"]], ["shell", "script"]],
 ];
