@@ -62,6 +62,8 @@ export const TOPICS: readonly Topic[] = [
         ],
         ["PATH", "where commands and agents are looked for, completed by the usual folders of your host"],
         ["TZ", "the zone of this host, for schedules without --tz"],
+        ["USER, LOGNAME, TMPDIR, XDG_DATA_HOME", "who you are, and where units lie, for `drover import`"],
+        ["DROVER_SERVICE", "set in drover's own service: its name"],
         ["NO_COLOR, FORCE_COLOR, TERM, CI", "whether colours and redrawn lines are wanted"],
       ],
       "Each process of a run is given:",
