@@ -377,6 +377,8 @@ describe("statements of the daemon", () => {
     call("prompts.collect", { limits });
     // With runs that go, of a loop and of none.
     const cut = { ageMs: 0, keep: 1, limit: 50, after: null };
+    const past = call<{ items: unknown[] }>("history.page", { after: null, limit: 2 });
+    call("history.add", { runs: past.items, slots: [] });
     call("history.prunable", cut);
     expect(call<{ runs: number }>("history.prune", cut).runs).toBeGreaterThan(3);
     for (const status of [null, "running", "failed"] as const)

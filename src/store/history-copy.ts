@@ -114,7 +114,7 @@ export const addHistory = operation(
     const fresh = input.runs.filter(({ run }) => !taken.has(run.id));
     const begun = new Map(loops.map((row) => [row["id"], row["created_at"] as number]));
     // What was due before the loop was here; of its own time it says itself.
-    const slots = input.slots.filter(({ loopId, untilAt }) => untilAt < (begun.get(loopId) ?? 0));
+    const slots = input.slots.filter(({ loopId, untilAt }) => untilAt <= (begun.get(loopId) ?? -1));
     const added = yield* runAll(
       ...slots.map(
         (

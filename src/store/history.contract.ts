@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { commandOf, outcomeOf, runDraft } from "../../test/drafts.ts";
 import { defaultLimits as limits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
-import type { HistoryPlace, Store } from "../core/ports.ts";
+import type { HistoryPlace, PastRun, PastSlot, Store } from "../core/ports.ts";
 import type { Schedule } from "../core/schedule.ts";
 import { agentTarget } from "../core/target.ts";
 import { forEachStore, START, type OpenTestStore, type StoreClock } from "./contract.ts";
@@ -194,5 +194,63 @@ forEachStore("history that is not kept", (open) => {
     expect(await prune(stage, 1)).toBeGreaterThan(3);
     expect(await counts(stage)).toMatchObject({ sessions: 0, runs: 1 });
     expect(await slotWords(stage, dynamic.id)).toHaveLength(1);
+  });
+});
+
+forEachStore("finished runs on their way to another store", (open) => {
+  test("arrive whole and once, with slots from before their loop was there; mixed ids are refused", async () => {
+    const from = await openStage(open);
+    const loop = await addLoop(from, "often");
+    await minutes(from, 5);
+    await from.store.runs.add(runDraft(target, { hostPin: hostId })); // not finished: it stays where it is
+    const items: PastRun[] = [];
+    for (let after: HistoryPlace | null = null; ; ) {
+      const page: Awaited<ReturnType<Store["history"]["page"]>> = await from.store.history.page({ after, limit: 2 });
+      items.push(...page.items);
+      after = page.next;
+      if (after === null) break;
+    }
+    expect(items).toHaveLength(5);
+
+    const to = await openStage(open);
+    to.clock.set(from.clock.now());
+    const there = await addLoop(to, "often");
+    const slots = (await from.store.slots.list({ loopId: loop.id, limit: 10, cursor: null })).items.map((slot) => ({
+      ...slot,
+      loopId: there.id,
+      outcome: slot.outcome ?? "missed",
+    }));
+    const runs = items.map((past) => ({ ...past, run: { ...past.run, loopId: there.id } }));
+    const late = { ...slots[0], loopId: there.id, at: to.clock.now() + 1, untilAt: to.clock.now() + 1 } as PastSlot;
+    expect(await to.store.history.add({ runs: runs.slice(0, 2), slots: [...slots, late] })).toEqual({
+      runs: 2,
+      slots: 5,
+    });
+    expect(await to.store.history.add({ runs, slots })).toEqual({ runs: 3, slots: 0 });
+    expect(await slotWords(to, there.id)).toEqual(await slotWords(from, loop.id));
+    for (const { run } of items) {
+      const [here, was] = await Promise.all([
+        to.store.runs.get({ runId: run.id }),
+        from.store.runs.get({ runId: run.id }),
+      ]);
+      // Where it was pinned, its key and how often it was written are of its old store.
+      const own = { hostPin: null, idempotencyKey: null, revision: 1 };
+      expect(here?.run).toEqual({ ...was?.run, loopId: there.id, ...own });
+      expect(here?.steps.map(({ status, output, attemptsMade }) => [status, output, attemptsMade])).toEqual(
+        was?.steps.map(({ status, output, attemptsMade }) => [status, output, attemptsMade]),
+      );
+      expect(here?.attempts.map(({ id, status, exitStatus }) => [id, status, exitStatus])).toEqual(
+        was?.attempts.map(({ id, status, exitStatus }) => [id, status, exitStatus]),
+      );
+    }
+    const page = await to.store.history.page({ after: null, limit: 10 });
+    expect(page.items.map(({ events }) => events)).toEqual(items.map(({ events }) => events));
+    const [first] = runs;
+    if (first === undefined) throw new Error("there is none");
+    const mixed = { ...first, run: { ...first.run, id: `run_${"9".repeat(26)}` } };
+    await expect(to.store.history.add({ runs: [mixed], slots: [] })).rejects.toMatchObject({ code: "id_clash" });
+    // They are old history like any other.
+    to.clock.advance(31 * DAY);
+    expect(await prune(to, 1)).toBe(4);
   });
 });

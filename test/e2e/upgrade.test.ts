@@ -1,0 +1,184 @@
+/** Upgrades: a newer program on the store of an older one, and the other way round, with builds of both. */
+import { spawnSync } from "node:child_process";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { loopPolicy, runPolicy } from "../../src/core/loop.ts";
+import { migrationsOf, ownMigrations } from "../../src/store/migrate.ts";
+import { operations } from "../../src/store/operations.ts";
+import { openDirectStore } from "../../src/store/sqlite.ts";
+import { openSqlite } from "../../src/store/sqlite-adapters.ts";
+import { openHome, until } from "./drover.ts";
+
+const root = resolve(fileURLToPath(import.meta.url), "../../..");
+const known = migrationsOf(ownMigrations(), "sqlite").length;
+
+/** The next version: this one with another migration, built from a copy of the sources. */
+let folder: string;
+let newer: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "drover-newer-"));
+  for (const name of ["src", "scripts", "package.json", "package-lock.json", "tsconfig.json"])
+    cpSync(join(root, name), join(folder, name), { recursive: true });
+  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
+  const number = String(known + 1).padStart(4, "0");
+  for (const dialect of ["sqlite", "postgres"])
+    writeFileSync(
+      join(folder, `src/store/migrations/${number}-next.${dialect}.sql`),
+      "create table next_version (id text primary key, name text)",
+    );
+  const built = spawnSync(process.execPath, ["scripts/build.mjs"], { cwd: folder, encoding: "utf8" });
+  if (built.status !== 0) throw new Error(`the next version cannot be built: ${built.stdout}${built.stderr}`);
+  newer = join(folder, "dist/drover.js");
+}, 120_000);
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Run {
+  readonly status: string;
+  readonly exitCode: number | null;
+  readonly steps: readonly {
+    readonly attempts: readonly { readonly pid: number | null; readonly adopted: boolean }[];
+  }[];
+}
+
+describe("the next version", () => {
+  test("copies the store, brings it up to date, and adopts what runs; this one then refuses, and goes back with that copy", async () => {
+    const home = openHome();
+    try {
+      const at = (name: string): string => join(home.folder, name);
+      await home.json(["up"]);
+      await home.json(["loop", "add", "daily", "--cron", "0 4 * * *", "--tz", "UTC", "--", "true"]);
+      const { id } = await home.json<{ id: string }>([
+        ...["run", "--detach", "--", "sh", "-c"],
+        `echo begun >> ${at("marks")}; while [ ! -e ${at("go")} ]; do sleep 0.1; done; exit 7`,
+      ]);
+      await until(() => existsSync(at("marks")), "it runs");
+      const show = (program?: string) => home.json<Run>(["show", id], program === undefined ? {} : { program });
+      const pid = (await show()).steps[0]?.attempts[0]?.pid;
+      await home.json(["down"]);
+
+      await home.json(["up"], { program: newer });
+      await until(async () => (await show(newer)).steps[0]?.attempts[0]?.adopted === true, "it is adopted");
+      expect((await show(newer)).steps[0]?.attempts).toMatchObject([{ pid }]);
+      const copies = readdirSync(at("home/backups"));
+      expect(copies).toEqual([
+        expect.stringMatching(new RegExp(`^before-${known}-to-${known + 1}-\\d{8}T\\d{6}Z\\.db$`)),
+      ]);
+      writeFileSync(at("go"), "");
+      await until(async () => (await show(newer)).status === "failed", "it has ended");
+      expect(await show(newer)).toMatchObject({ exitCode: 7 });
+      expect(readFileSync(at("marks"), "utf8")).toBe("begun\n");
+      await home.json(["down"], { program: newer });
+
+      const before = home.dump();
+      for (const words of [["runs"], ["up"], ["loop", "pause", "daily"], ["backup"], ["run", "--", "true"]]) {
+        const refused = await home.refused(4, words);
+        expect([words, refused.code, refused.hint]).toEqual([
+          words,
+          "newer_schema",
+          expect.stringContaining("newer drover"),
+        ]);
+      }
+      expect(home.dump()).toBe(before);
+      expect(await home.json(["restore", join(at("home/backups"), copies[0] ?? ""), "--yes"])).toMatchObject({
+        cancelled: 1,
+      });
+      expect(await show()).toMatchObject({ status: "cancelled" });
+      expect(await home.json(["loop", "show", "daily"])).toMatchObject({ status: "active" });
+    } finally {
+      await home.run(["down", "--stop-runs"], { program: newer });
+      await home.close();
+    }
+  });
+
+  test("does not touch a store that it cannot copy first", async () => {
+    const home = openHome();
+    try {
+      await home.json(["loop", "add", "daily", "--every", "1d", "--", "true"]);
+      const before = home.dump();
+      // Where the copies would go there is a file.
+      writeFileSync(join(home.folder, "home/backups"), "");
+      const refused = await home.refused(2, ["loop", "pause", "daily"], { program: newer });
+      expect(refused).toMatchObject({ code: "bad_target", message: expect.stringContaining("not brought up to date") });
+      expect(home.dump()).toBe(before);
+      await home.json(["loop", "pause", "daily"]);
+    } finally {
+      rmSync(join(home.folder, "home/backups"), { force: true });
+      await home.close();
+    }
+  });
+});
+
+describe("this version", () => {
+  const texts = ownMigrations();
+  const upTo = (last: number) =>
+    Object.fromEntries(Object.entries(texts).filter(([name]) => Number(name.slice(0, 4)) <= last));
+
+  test.each(Array.from({ length: known - 1 }, (_, nth) => nth + 1))(
+    "opens a store of schema %i, by two processes at once and again, with all that was in it",
+    async (schema) => {
+      const home = openHome();
+      try {
+        const file = join(home.folder, "home/drover.db");
+        mkdirSync(dirname(file), { recursive: true });
+        const old = await openDirectStore({
+          file,
+          table: { events: { list: operations.events.list } },
+          clock: { now: Date.now },
+          migrations: upTo(schema),
+        });
+        await old.close();
+        const connection = openSqlite(file);
+        const at = Date.UTC(2026, 0, 1);
+        const target = JSON.stringify({
+          kind: "command",
+          argv: ["true"],
+          shell: false,
+          cwd: "/",
+          env: {},
+          envPass: [],
+          secrets: {},
+          expect: [],
+          output: "files",
+        });
+        connection.exec(`
+          insert into loops (id, name, schedule, target, policy, definition_digest, revision, status, planned_until, anchored_at, created_at, updated_at, next_at)
+            values ('loop_${"0".repeat(26)}', 'kept', '{"kind":"cron","expression":"0 4 1 1 *","zone":"UTC"}', '${target}', '${JSON.stringify(loopPolicy.parse({}))}', 'd', 1, 'paused', ${at}, ${at}, ${at}, ${at}, null);
+          insert into runs (id, kind, origin_kind, root_run_id, target, policy, definition_digest, status, queued_at, suffix_key, finished_at, created_at)
+            values ('run_${"0".repeat(26)}', 'command', 'person', 'run_${"0".repeat(26)}', '${target}', '${JSON.stringify(runPolicy.parse({}))}', 'd', 'succeeded', ${at}, '${"0".repeat(26)}', ${at}, ${at});`);
+        connection.close();
+        const both = await Promise.all([
+          home.run(["limit", "set", "provider:claude", "3"]),
+          home.run(["limit", "set", "provider:codex", "3"]),
+        ]);
+        expect(both.map(({ status, err }) => [status, err])).toEqual([
+          [0, ""],
+          [0, ""],
+        ]);
+        expect(await home.json(["runs"])).toMatchObject({ items: [{ status: "succeeded" }] });
+        expect(await home.json(["loop", "show", "kept"])).toMatchObject({ name: "kept", status: "paused" });
+        expect(readdirSync(join(home.folder, "home/backups"))).toEqual([
+          expect.stringMatching(new RegExp(`^before-${schema}-to-${known}-`)),
+        ]);
+        const migrated = openSqlite(file, { readOnly: true });
+        expect(migrated.pragma("user_version")).toBe(known);
+        expect(migrated.pragma("integrity_check")).toBe("ok");
+        migrated.close();
+      } finally {
+        await home.close();
+      }
+    },
+  );
+});
