@@ -1,6 +1,6 @@
 /** What `doctor` is given to look at this host with. */
 import { chmodSync, existsSync, statSync } from "node:fs";
-import { open, readdir, statfs } from "node:fs/promises";
+import { readdir, statfs } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { ClockGap, Probes } from "../ops/checks/probes.ts";
@@ -10,7 +10,7 @@ import type { Examination, SelfTest } from "../ops/operation.ts";
 const GIT_MS = 8_000;
 const TOOL_MS = 3_000;
 /** The end of the daemon's log that is read. */
-const LOG_BYTES = 1_048_576;
+const LOG_LINES = 20_000;
 /** What is kept of an answer. */
 const KEPT_BYTES = 65_536;
 
@@ -136,31 +136,13 @@ async function openProbes(world: CommandWorld): Promise<Probes> {
   };
 }
 
-/** What the daemon wrote of the clocks, from the end of its log. */
+/** What the daemon wrote of the clocks, in its log and in those that were put aside. */
 async function gapsIn(file: string, since: number): Promise<readonly ClockGap[]> {
-  if (!existsSync(file)) return [];
-  const handle = await open(file, "r");
-  try {
-    const { size } = await handle.stat();
-    const bytes = Buffer.alloc(Math.min(size, LOG_BYTES));
-    const { bytesRead } = await handle.read(bytes, 0, bytes.length, size - bytes.length);
-    return bytes
-      .toString("utf8", 0, bytesRead)
-      .split("\n")
-      .filter((line) => line.includes('"woke_after_gap"'))
-      .flatMap((line) => {
-        try {
-          const { at, data } = JSON.parse(line) as {
-            readonly at: string;
-            readonly data: { readonly cause: string; readonly asleepMs: number; readonly steppedMs: number };
-          };
-          const instant = Date.parse(at);
-          return instant >= since ? [{ at: instant, ...data }] : [];
-        } catch {
-          return []; // the line that the piece begins in, or one that was cut by a full disk
-        }
-      });
-  } finally {
-    await handle.close();
-  }
+  const { readDaemonLog } = await import("../ops/daemon-log-read.ts");
+  const lines = (await readDaemonLog(file, LOG_LINES)) ?? [];
+  return lines.flatMap((line) => {
+    if (!("event" in line) || line.event !== "woke_after_gap" || Date.parse(line.at) < since) return [];
+    const { cause, asleepMs, steppedMs } = line.data as { cause: string; asleepMs: number; steppedMs: number };
+    return [{ at: Date.parse(line.at), cause, asleepMs, steppedMs }];
+  });
 }
