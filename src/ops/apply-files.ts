@@ -44,6 +44,7 @@ export type ApplyRound = ApplyAnswer | { readonly error: Omit<ErrorDocument, "ki
 export const operation = defineOperation({
   name: "apply",
   where: "local",
+  raises: ["conflict", "unauthorised"],
   summary: "Make loops, accounts and limits what drover.yaml files say: all of it or nothing",
   input,
   output: object({

@@ -14,6 +14,7 @@ interface Act {
 export const operation = defineOperation({
   name: "doctor",
   where: "local",
+  raises: ["conflict", "unauthorised"],
   unconfigured: true,
   summary:
     "Look for what is wrong or left over, each with a code and the command that mends it; ends with 1 on findings",

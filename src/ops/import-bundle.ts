@@ -17,6 +17,7 @@ const CONFLICT = 4;
 export const operation = defineOperation({
   name: "import.bundle",
   where: "local",
+  raises: ["conflict", "unauthorised"],
   summary: "Take in a bundle: its loops arrive paused, and what is here is not touched unless told",
   input: {
     file: required(folder("a bundle of `drover export`", { placeholder: "FILE", completes: "file" })),
