@@ -1,7 +1,7 @@
 /** The command line: words to an operation, its answer to a person or a script, its error to an exit status. It knows no operation by name. */
 import type { TranscriptEntry } from "../core/agent.ts";
 import { describeDuration } from "../core/duration.ts";
-import { AppError, BrokenAssert } from "../core/errors.ts";
+import { AppError, BrokenAssert, ensure } from "../core/errors.ts";
 import { nearest } from "../core/nearest.ts";
 import { findEntry, operations, type Entry } from "../ops/index.ts";
 import { laterPart } from "../ops/later.ts";
@@ -103,6 +103,13 @@ async function dispatch(
   }
   const { input: given, json, yes } = parseArguments(operation, rest, world.cwd);
   requireGiven(operation, given);
+  const { alone, positionals = [] } = operation.cli;
+  if (alone !== undefined && Object.keys(given).every((key) => positionals.includes(key))) {
+    const other = await findEntry(alone)?.load();
+    ensure(other !== undefined, `there is an operation ${alone}`);
+    await print(other.operation, await perform(world, other.operation, given, yes), screen, json);
+    return 0;
+  }
   const input =
     "cwd" in operation.input && given["cwd"] === undefined && operation.input["cwd"]?.fallback !== null
       ? { ...given, cwd: world.cwd }

@@ -1,5 +1,6 @@
 /** How what files declare differs from what the store holds: object by object, field by field, and what is to be done about it. */
 import { AppError, type Problem } from "../core/errors.ts";
+import type { Limits } from "../core/limits.ts";
 import type { DeclaredRest, LoopChange, LoopDraft, OwnedLoop, Store } from "../core/ports.ts";
 import type { AccountRecord, LoopRecord } from "../core/records.ts";
 import { describeSize } from "../core/size.ts";
@@ -8,7 +9,7 @@ import { holdsSecret } from "../core/variable-names.ts";
 import { settleWorktree } from "./agent-target.ts";
 import type { DeclaredAccount, DeclaredLimit, DeclaredLoop, Declaration } from "./declaration.ts";
 import { isOf, type Sources } from "./declared-files.ts";
-import { type Form, formOfAccount, formOfLoop, partOf } from "./declared-form.ts";
+import { type Form, formOfAccount, formOfLoop, type LoopDefinition, partOf } from "./declared-form.ts";
 import type { Json } from "./fields.ts";
 import type { StoreContext } from "./operation.ts";
 
@@ -125,12 +126,7 @@ export async function planDeclaration(
       seen.push({ loopId: loop.id, name, revision: loop.revision });
       if (!isOurs(of, `the loop ${name}`, loop.managedBy)) continue;
       const target = await settledAs(context, draft.target.target, loop.target);
-      const changes = changesOf(
-        formOfLoop(loop, { limits, prompt: promptWords(loop.target) }),
-        formOfLoop({ schedule, policy, target }, { limits, prompt: promptWords(target) }),
-        loop.target.env,
-        target.env,
-      );
+      const { changes, change } = loopChange(loop, { schedule, policy, target }, limits);
       const moves = loop.managedBy !== file;
       items.push({
         kind: "loop",
@@ -140,8 +136,7 @@ export async function planDeclaration(
         id: loop.id,
         changes,
       });
-      if (changes.length > 0)
-        work.push({ of, add: null, change: { loopId: loop.id, change: parts(loop, changes, draft, target) } });
+      if (changes.length > 0) work.push({ of, add: null, change: { loopId: loop.id, change } });
       else if (moves) adopted.push({ loopId: loop.id, managedBy: file });
     }
     await new Promise(setImmediate);
@@ -310,20 +305,29 @@ function promptWords(target: Target): Json {
   return `${words}${describeSize(bytes)}, ${digest.slice(0, 12)}`;
 }
 
-/** What of a loop its change touches: the store is told of nothing else. */
-function parts(
+/** How a loop is to differ from what it is: field by field for people, and for the store only the parts that are touched. */
+export function loopChange(
   loop: LoopRecord,
-  changes: readonly FieldChange[],
-  draft: DeclaredLoop["draft"],
-  target: Target,
-): LoopChange {
+  to: LoopDefinition,
+  limits: Limits,
+): { readonly changes: readonly FieldChange[]; readonly change: LoopChange } {
+  const changes = changesOf(
+    formOfLoop(loop, { limits, prompt: promptWords(loop.target) }),
+    formOfLoop(to, { limits, prompt: promptWords(to.target) }),
+    loop.target.env,
+    to.target.env,
+  );
   const touched = new Set(changes.map(({ path }) => partOf(path)));
+  const isOtherKind = to.target.kind !== loop.target.kind;
   return {
-    ...(touched.has("schedule") ? { schedule: draft.schedule } : {}),
-    ...(touched.has("target") ? { target } : {}),
-    ...(touched.has("policy") || target.kind !== loop.target.kind
-      ? { policy: { ...draft.policy, hookTimeoutMs: loop.policy.hookTimeoutMs } }
-      : {}),
+    changes,
+    change: {
+      ...(touched.has("schedule") ? { schedule: to.schedule } : {}),
+      ...(touched.has("target") ? { target: to.target } : {}),
+      ...(touched.has("policy") || isOtherKind
+        ? { policy: { ...to.policy, hookTimeoutMs: loop.policy.hookTimeoutMs } }
+        : {}),
+    },
   };
 }
 

@@ -1,6 +1,6 @@
 /** YAML or JSON text as plain data, with the place of each part of it, and everything that is wrong with the text itself. */
 import { isUtf8 } from "node:buffer";
-import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from "yaml";
+import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, stringify } from "yaml";
 import type { Problem } from "../core/errors.ts";
 
 export interface Place {
@@ -85,6 +85,9 @@ export function readDeclaredText(bytes: Uint8Array): DeclaredText {
   }
   return whole(text);
 }
+
+/** Plain data as YAML that `readDeclaredText` reads as the same; long texts are not folded. */
+export const writeDeclaredText = (value: unknown): string => stringify(value, { lineWidth: 0 });
 
 const unreadable = (problem: Problem & Partial<Place>): DeclaredText => ({
   value: undefined,

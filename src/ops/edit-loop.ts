@@ -32,12 +32,17 @@ export const operation = defineOperation({
     positionals: ["loop"],
     rest: "command",
     sections: workSections,
+    alone: "loop.editor",
     examples: [
+      "loop edit fetch",
       "loop edit fetch --every 5m",
       "loop edit report --timeout 0s --attempts 3",
       "loop edit deps --prompt-file prompts/deps.md --account work",
     ],
-    notes: ["--env, --env-pass, --secret, --expect and --label replace what was there."],
+    notes: [
+      "With no flag the loop is opened in $VISUAL or $EDITOR, as drover.yaml writes it.",
+      "--env, --env-pass, --secret, --expect and --label replace what was there.",
+    ],
   },
   async run(context, input) {
     const given = (keys: readonly string[]) =>

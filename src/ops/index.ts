@@ -115,6 +115,13 @@ export const operations: readonly Entry[] = [
     load: () => import("./edit-loop.ts"),
   },
   {
+    name: "loop.editor",
+    where: "local",
+    summary: "Open a loop in an editor, and change it to what is saved there",
+    load: () => import("./open-editor.ts"),
+    hidden: true,
+  },
+  {
     name: "loop.pause",
     where: "write",
     summary: "Stop a loop from starting runs; those at work go on",

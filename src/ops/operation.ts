@@ -388,6 +388,8 @@ export interface CommandLine {
   readonly watches?: string;
   /** Inputs that only the command line uses: they do not travel to the daemon. */
   readonly own?: readonly string[];
+  /** The operation that is meant where nothing is given but the words by place: an editor instead of flags. */
+  readonly alone?: string;
   /** The flag that asks for the answer as it comes; `follow` when left out. */
   readonly follows?: string;
   /** The answer is text that comes in pieces: on the command line it is always printed as it comes. */

@@ -1,8 +1,8 @@
 /** Files that declare loops, accounts and limits, through the real binary: with a daemon and without. */
-import { chmodSync, existsSync, mkdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type ErrorBody, type Home, openHome, type Started, until } from "./drover.ts";
+import { type ErrorBody, type Home, openHome, PROGRAM, type Started, until } from "./drover.ts";
 
 let home: Home;
 let repo: string;
@@ -317,5 +317,55 @@ describe("--watch", () => {
     watching.signal("SIGINT");
     expect((await watching.ended).status).toBe(130);
     expect(rounds(watching)).toHaveLength(5);
+  });
+});
+
+describe("loop edit in an editor", () => {
+  /** An editor that does to the file what a script says; `$1` is the file. */
+  const editor = (script: string): Record<string, string> => {
+    const file = write("edit.sh", `#!/bin/sh\n${script}\n`);
+    chmodSync(file, 0o755);
+    return { VISUAL: file };
+  };
+  const kept = (error: ErrorBody): string => /kept in (\S+)\.$/.exec(error.hint ?? "")?.[1] ?? "";
+
+  test("what is saved is the loop's change; what is left as it was changes nothing", async () => {
+    await home.json(["loop", "add", "a", "--every", "5m", "--timeout", "40m", "--cwd", repo, "--", "echo", "x y"]);
+    const seen = join(repo, "seen");
+    await home.json(["loop", "edit", "a"], { env: editor(`cp "$1" ${seen}; sed -i 's/5m/9m/; /timeout/d' "$1"`) });
+    expect(readFileSync(seen, "utf8")).toMatch(
+      new RegExp(`^# The loop a, .*\n# .*\nevery: 5m\ncommand:\n {2}- echo\n {2}- x y\ncwd: ${repo}\ntimeout: 40m\n$`),
+    );
+    expect(await loop("a")).toMatchObject({ revision: 2, policy: { timeoutMs: null }, schedule: { everyMs: 540_000 } });
+    for (const script of ["true", "echo '# more' >>\"$1\"", ': >"$1"'])
+      expect(await home.json(["loop", "edit", "a"], { env: editor(script) })).toMatchObject({
+        revision: 2,
+        warnings: [{ code: "unchanged" }, { code: "not_firing" }],
+      });
+  });
+
+  test("what is no loop is told with its line and kept, also where the loop was changed meanwhile", async () => {
+    await home.json(["loop", "add", "a", "--every", "5m", "--", "true"]);
+    const wrong = await home.refused(2, ["loop", "edit", "a"], { env: editor(`echo 'attempts: three' >>"$1"`) });
+    expect(problemsOf(wrong)).toMatchObject([{ line: 7, column: 11, path: "attempts", code: "bad_input" }]);
+    expect(readFileSync(kept(wrong), "utf8")).toContain("attempts: three");
+    const absent = await home.refused(2, ["loop", "edit", "a"], {
+      env: editor(`sed -i 's/- "true"/- no-such-program/' "$1"`),
+    });
+    expect(problemsOf(absent)).toMatchObject([{ code: "command_not_found", path: "command" }]);
+    const raced = await home.refused(4, ["loop", "edit", "a"], {
+      env: editor(`${process.execPath} ${PROGRAM} loop edit a --every 8m >/dev/null; sed -i 's/5m/9m/' "$1"`),
+    });
+    expect(raced.code).toBe("changed_meanwhile");
+    expect(readFileSync(kept(raced), "utf8")).toContain("every: 9m");
+    expect(await loop("a")).toMatchObject({ schedule: { everyMs: 480_000 } });
+    expect(await home.refused(2, ["loop", "edit", "a"], { env: editor("exit 3") })).toMatchObject({
+      code: "editor_failed",
+    });
+    expect(await home.refused(2, ["loop", "edit", "a"])).toMatchObject({ code: "nothing_to_do" });
+    expect(await home.refused(3, ["loop", "edit", "b"], { env: editor("true") })).toMatchObject({
+      code: "loop_not_found",
+    });
+    for (const error of [wrong, absent, raced]) rmSync(dirname(kept(error)), { recursive: true });
   });
 });

@@ -35,6 +35,7 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "loop.show": async () => (await loops()).loopPage,
   "loop.slots": async () => (await loops()).slotTable,
   "loop.run": async () => (await runs()).loopStarted,
+  "loop.editor": async () => (await loops()).loopCard,
   "loop.edit": async () => (await loops()).loopCard,
   "loop.pause": async () => (await loops()).loopCard,
   "loop.resume": async () => (await loops()).loopCard,
