@@ -57,6 +57,8 @@ forEachStore("what a copy says was under way", (open) => {
     expect(planned).toMatchObject({ loops: 1, runs: 0, more: false });
     await store.restores.standDown({ hostId: other });
 
+    const { items: told } = await store.events.list({ after: null, limit: 1_000, runId: null });
+    expect(told.map(({ type }) => type)).not.toContain("run.turn");
     expect(await store.runs.counts({})).toMatchObject({ running: 0, queued: 0, waiting: 0 });
     const { items } = await store.runs.list({
       loopId: null,

@@ -29,7 +29,7 @@ export const endLive = operation(
       if (at === null) continue;
       if (at.live.length > 0) atWork++;
       for (const id of at.live) at.desk.log.add("attempt.lost", { attempt: id, reason: RESTORED });
-      // Nobody is let in meanwhile, and no hook runs: nothing may start because of a restore.
+      // Nobody is let in meanwhile; the hooks that are due by it are dropped by `standDown`: nothing may start because of a restore.
       const desk = { ...at.desk, turns: [] };
       cancelOn(desk, at.steps, [], { by: "restore", reason: RESTORED, superseded: false });
       yield* runAll(
@@ -37,7 +37,6 @@ export const endLive = operation(
           where run_id = ${runId} and finished_at is null`,
         ...at.live.map((id) => sql`delete from claims where attempt_id = ${id}`),
         ...desk.writes,
-        sql`update runs set hooks_due = null where id = ${runId}`,
       );
     }
     return { ended: rows.length, atWork, more: rows.length >= limit };
