@@ -22,6 +22,9 @@ const TELLING = `process.on("exit", () => { const { user, system } = process.cpu
 /** @param store the address of its store; null for the file that it has by itself */
 export function openHome(folder: string, program: string, store: string | null): Home {
   mkdirSync(folder, { recursive: true });
+  // The history is what is measured: none of it goes meanwhile.
+  mkdirSync(join(folder, "home"), { recursive: true });
+  writeFileSync(join(folder, "home/config.yaml"), "limits:\n  retentionMs: 315360000000\n");
   const telling = join(folder, "telling.cjs");
   writeFileSync(telling, TELLING);
   const env = {

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { shellNames } from "./variable-names.ts";
+import { shellWord } from "./shell-word.ts";
 
 const noNul = (what: string) => (text: string) => !text.includes("\0") || `${what} must not contain NUL`;
 const text = (what: string) =>
@@ -106,8 +107,7 @@ export const accountOf = (of: AgentTarget): string => `${of.provider}:${of.accou
 /** The digest of the prompt that a target needs; null where it needs none. */
 export const promptOf = (of: Target): string | null => (of.kind === "agent" ? of.prompt.digest : null);
 
-const shown = (words: readonly string[]): string =>
-  words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+const shown = (words: readonly string[]): string => words.map(shellWord).join(" ");
 
 /** What runs, in one line, for people; never for a shell. A prompt's first line may hold a secret of its run, and is left out then. */
 export function describeTarget(of: Target): string {

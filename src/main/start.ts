@@ -8,7 +8,10 @@ import type { Places } from "../ops/places.ts";
 import { socketsOf } from "../ops/socket-record.ts";
 import { diskFull, LOOK_MS, requireState, SILENCE_PATIENCE_MS, stateFault } from "./state.ts";
 
-/** How long `up` waits for a daemon to be healthy: migrations, recovery of what ran, a machine that is busy. */
+/**
+ * How long `up` waits for a daemon to be healthy: recovery of what ran, a machine that is busy. A store that is brought up
+ * to date is waited for however large it is: it is copied and the copy is read through before anything is changed.
+ */
 const START_PATIENCE_MS = 60_000;
 /**
  * How large the space of what has just been made may grow in a daemon, in MiB. 16 is Node's own number, and twice that is
@@ -30,7 +33,7 @@ export async function startDaemon(
   const { env, places } = world;
   await world.settings();
   await requireState(places, "write");
-  const deadline = performance.now() + START_PATIENCE_MS;
+  let deadline = performance.now() + START_PATIENCE_MS;
   const there = await answerOrFree(world);
   if (there !== null) {
     const { state, mode: serves } = there;
@@ -82,7 +85,10 @@ export async function startDaemon(
         silentUntil = Math.min(silentUntil, performance.now() + SILENCE_PATIENCE_MS);
         if (performance.now() >= silentUntil) throw await silentFault(places, holder.pid);
       }
-      if (performance.now() > deadline) throw await startFault(places, outputFile, null);
+      if (performance.now() > deadline) {
+        if (!(await waitsForStore(world))) throw await startFault(places, outputFile, null);
+        deadline = performance.now() + START_PATIENCE_MS;
+      }
       await world.wait(LOOK_MS);
     }
   } finally {
@@ -110,14 +116,39 @@ export async function selfStart(env: CommandWorld["env"]): Promise<SelfStart> {
  * Errors: AppError unreachable `daemon_unresponsive`.
  */
 async function answerOrFree(world: CommandWorld): Promise<Health | null> {
-  const deadline = performance.now() + SILENCE_PATIENCE_MS;
+  let deadline = performance.now() + SILENCE_PATIENCE_MS;
   for (;;) {
     const answer = await world.askDaemon();
     if ("health" in answer) return answer.health;
     const holder = await world.lockHolder();
     if (holder === null) return null;
-    if (performance.now() >= deadline) throw await silentFault(world.places, holder.pid);
+    if (performance.now() >= deadline) {
+      if (!(await waitsForStore(world))) throw await silentFault(world.places, holder.pid);
+      deadline = performance.now() + SILENCE_PATIENCE_MS;
+    }
     await world.wait(LOOK_MS);
+  }
+}
+
+/** Opening a store that nobody changes takes far less. */
+const CHANGED_MS = 2_000;
+/** Worlds that were told of it. */
+const told = new WeakSet<CommandWorld>();
+
+/** Whether the store has an earlier schema still, which whoever holds the lock is changing. A person is told once. */
+async function waitsForStore(world: CommandWorld): Promise<boolean> {
+  const { AppError } = await import("../core/errors.ts");
+  const startedAt = performance.now();
+  try {
+    await (await world.openReading())?.close();
+    // Opening waits a while for a change that is being made: one that ended just now was worth waiting for.
+    return performance.now() - startedAt > CHANGED_MS;
+  } catch (error) {
+    if (!(error instanceof AppError) || error.code !== "older_schema") return false;
+    if (!told.has(world))
+      process.stderr.write("drover: the store is copied and brought up to date; with a large one that takes minutes\n");
+    told.add(world);
+    return true;
   }
 }
 

@@ -3,7 +3,7 @@ import { describeDuration } from "../core/duration.ts";
 import type { Instant, Store } from "../core/ports.ts";
 import { countBetween } from "../core/schedule.ts";
 import type { Warning } from "./documents.ts";
-import { shellWord } from "./remedy.ts";
+import { shellWord } from "../core/shell-word.ts";
 
 /** Things that are named; the others are counted. */
 const NAMED = 3;

@@ -11,6 +11,7 @@ import { NAME_LENGTH, type ForeignLoop, type ForeignSchedule, type Reading } fro
 import { badInput, type Json } from "./fields.ts";
 import type { LocalContext } from "./operation.ts";
 import { boolean, instant, integer, listOf, nullable, object, oneOf, type Shape, string } from "./shape.ts";
+import { shellWord } from "../core/shell-word.ts";
 
 /** A schedule as it travels to where the loop is made. */
 export type DraftSchedule =
@@ -347,7 +348,7 @@ function plan(
         if (program.startsWith("/") && !existsSync(program)) notes.push(`${program}, which runs it, is not there`);
         if (foreign.withheld.length > 0) {
           const flags = foreign.withheld.map((one) => ` --secret ${one}=file:PATH`).join("");
-          notes.push(`it lacks what was not stored: drover loop edit ${quoted(name)}${flags}`);
+          notes.push(`it lacks what was not stored: drover loop edit ${shellWord(name)}${flags}`);
         }
       }
     }
@@ -355,8 +356,6 @@ function plan(
   }
   return { entries, drafts };
 }
-
-const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word}'`);
 
 const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 

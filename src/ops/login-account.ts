@@ -5,12 +5,10 @@ import { PROVIDERS } from "./agent-target.ts";
 import { AppError } from "../core/errors.ts";
 import { defineOperation } from "./operation.ts";
 import { boolean, integer, listOf, nullable, object, string } from "./shape.ts";
+import { shellWord } from "../core/shell-word.ts";
 
 /** As a run ends that a person has to do something for. */
 const WAITS_FOR_PERSON = 7;
-
-/** A word as a shell takes it. */
-const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 export const operation = defineOperation({
   name: "account.login",
@@ -51,7 +49,10 @@ export const operation = defineOperation({
       });
     const own = account.home === null || about.homeVariable === null ? {} : { [about.homeVariable]: account.home };
     const argv: [string, ...string[]] = [about.program, ...about.loginArgs];
-    const command = [...Object.entries(own).map(([name, value]) => `${name}=${quoted(value)}`), ...argv.map(quoted)];
+    const command = [
+      ...Object.entries(own).map(([name, value]) => `${name}=${shellWord(value)}`),
+      ...argv.map(shellWord),
+    ];
     const isHeld = holds.length > 0 || account.status === "auth";
     const next = isHeld ? `drover account release ${account.id}` : null;
     const answer = { id: account.id, home: account.home, command: command.join(" "), argv, next };

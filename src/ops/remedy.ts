@@ -6,10 +6,7 @@ import type { FailureClass } from "../core/run.ts";
 import { remedyOf } from "./login-remedy.ts";
 import type { Remedy } from "./documents.ts";
 import type { AgentTools } from "./operation.ts";
-
-/** A word as a shell takes it. */
-export const shellWord = (word: string): string =>
-  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+import { shellWord } from "../core/shell-word.ts";
 
 /** A command that does it by itself. */
 export const byCommand = (command: string, does: string): Remedy => ({

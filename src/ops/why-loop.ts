@@ -9,9 +9,10 @@ import { iso, type Remedy } from "./documents.ts";
 import type { Json } from "./fields.ts";
 import { shortOfDisk } from "./free-disk.ts";
 import type { StoreContext } from "./operation.ts";
-import { byCommand, remedyForRun, remedyForSlot, shellWord } from "./remedy.ts";
+import { byCommand, remedyForRun, remedyForSlot } from "./remedy.ts";
 import { inTime, type Why } from "./why-answer.ts";
 import { accountView, whyRun } from "./why-run.ts";
+import { shellWord } from "../core/shell-word.ts";
 
 export async function whyLoop(context: StoreContext, loop: LoopRecord): Promise<Why> {
   const { store } = context;

@@ -12,9 +12,10 @@ import type { Json } from "./fields.ts";
 import { WITHOUT_REASON } from "./hold-until.ts";
 import { remedyOf } from "./login-remedy.ts";
 import type { StoreContext } from "./operation.ts";
-import { byCommand, remedyForRun, shellWord } from "./remedy.ts";
+import { byCommand, remedyForRun } from "./remedy.ts";
 import { isPlainWait, type PlainWait, WAITS } from "./wait-words.ts";
 import { inTime, type Why } from "./why-answer.ts";
+import { shellWord } from "../core/shell-word.ts";
 
 function originOf({ run }: RunTree): string {
   switch (run.originKind) {

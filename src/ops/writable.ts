@@ -1,6 +1,7 @@
 /** Whether what an installation writes can be written, and what mends it where it cannot. */
 import { accessSync, constants, statSync } from "node:fs";
 import { dirname } from "node:path";
+import { shellWord } from "../core/shell-word.ts";
 
 export interface WriteFault {
   readonly path: string;
@@ -39,8 +40,6 @@ const fileSystem: WriteProbe = {
   uid: process.getuid?.() ?? null,
 };
 
-const quoted = (path: string): string => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
-
 /**
  * The faults of these paths, each once. Of what is not there yet, the nearest folder above has to take it.
  * @param folders paths that have to be folders
@@ -54,7 +53,11 @@ export function writeFaults(
   const paths = [...folders, ...files];
   for (const path of folders)
     if (probe.stat(path)?.isFolder === false)
-      faults.set(path, { path, message: `${path} is no folder`, hint: `mv ${quoted(path)} ${quoted(`${path}.old`)}` });
+      faults.set(path, {
+        path,
+        message: `${path} is no folder`,
+        hint: `mv ${shellWord(path)} ${shellWord(`${path}.old`)}`,
+      });
   for (const wanted of paths) {
     let path = wanted;
     while (probe.stat(path) === null && dirname(path) !== path) path = dirname(path);
@@ -71,11 +74,11 @@ export function writeFaults(
 /** @param made the folder that is not there yet and is to be made below `path`; null: `path` itself is meant */
 function mend(path: string, refusal: string, probe: WriteProbe, made: string | null): string {
   if (refusal === "EROFS") return "Its file system is read-only: mount it for writing, or set DROVER_HOME.";
-  if (refusal === "EPERM") return `It is protected: chattr -i ${quoted(path)}`;
+  if (refusal === "EPERM") return `It is protected: chattr -i ${shellWord(path)}`;
   const found = probe.stat(path);
   if (found !== null && probe.uid !== null && found.uid !== probe.uid)
     return made === null
-      ? `sudo chown ${probe.uid} ${quoted(path)}`
-      : `sudo install -d -o ${probe.uid} -m 700 ${quoted(made)}`;
-  return `chmod ${found?.isFolder === true ? "u+rwx" : "u+rw"} ${quoted(path)}`;
+      ? `sudo chown ${probe.uid} ${shellWord(path)}`
+      : `sudo install -d -o ${probe.uid} -m 700 ${shellWord(made)}`;
+  return `chmod ${found?.isFolder === true ? "u+rwx" : "u+rw"} ${shellWord(path)}`;
 }

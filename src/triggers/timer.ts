@@ -8,6 +8,7 @@ import { holdsSecret } from "../core/variable-names.ts";
 import { isFault, readCalendar, readSpan, scheduleOf, type Fault } from "./calendar.ts";
 import { type ForeignLoop, type ForeignSchedule, nameFrom, type Reading } from "./foreign-loop.ts";
 import { allOf, isYes, lastOf, type Unit, type UnitSetting, type Word, wordsOf } from "./unit-file.ts";
+import { shellWord } from "../core/shell-word.ts";
 
 /** What timers are read against. */
 export interface TimerSurroundings {
@@ -303,8 +304,6 @@ interface Script {
 
 type Expand = (text: string) => string | Fault;
 
-const quote = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
-
 function commandsOf(service: Unit, key: string, expand: Expand, notes: string[]): readonly Command[] | Fault {
   const commands: Command[] = [];
   for (const { value } of allOf(service, "Service", key)) {
@@ -357,7 +356,7 @@ function shellText({ words, literal, ignores }: Command): {
   let splits = false;
   const [program = "", ...args] = words;
   const texts = args.map((word) => {
-    if (literal || !word.includes("$")) return quote(word);
+    if (literal || !word.includes("$")) return shellWord(word);
     plain = false;
     const whole = /^\$([A-Za-z_]\w*)$/.exec(word);
     if (whole?.[1] !== undefined) {
@@ -366,10 +365,12 @@ function shellText({ words, literal, ignores }: Command): {
     }
     const parts = word.split(/(\$\$|\$\{[A-Za-z_]\w*\})/).filter((part) => part !== "");
     return parts
-      .map((part) => (part === "$$" ? "'$'" : part.startsWith("${") && part.endsWith("}") ? `"${part}"` : quote(part)))
+      .map((part) =>
+        part === "$$" ? "'$'" : part.startsWith("${") && part.endsWith("}") ? `"${part}"` : shellWord(part),
+      )
       .join("");
   });
-  const text = [quote(program), ...texts].join(" ");
+  const text = [shellWord(program), ...texts].join(" ");
   return { text: ignores ? `{ ${text} || :; }` : text, plain, splits };
 }
 
@@ -459,8 +460,8 @@ function environmentFilesOf(
         `line ${odd + 1} of ${path} means something else to a shell, which would read it: put quotes around its value`,
       );
     notes.push(`${path} is read at each start`);
-    const source = `. ${quote(path)}`;
-    lines.push(`set -a; ${optional ? `if [ -r ${quote(path)} ]; then ${source}; fi` : source}; set +a`);
+    const source = `. ${shellWord(path)}`;
+    lines.push(`set -a; ${optional ? `if [ -r ${shellWord(path)} ]; then ${source}; fi` : source}; set +a`);
   }
   return lines;
 }

@@ -7,6 +7,7 @@ import type { Warning } from "../../ops/documents.ts";
 import type { Json } from "../../ops/fields.ts";
 import type { Screen } from "../screen.ts";
 import { type Cell, inertLine, widthOf, wrap } from "../text.ts";
+import { shellWord } from "../../core/shell-word.ts";
 
 /** An instant in this host's local time with its offset: `2026-05-01 02:30:00 +02:00`. */
 export function time(iso: string | null): string {
@@ -87,7 +88,7 @@ export function command(document: Json): string {
     return `${who}${account === "default" ? "" : ` (${account})`}: ${prompt.head}`;
   }
   if (shell === true) return argv[2] ?? "";
-  return argv.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+  return argv.map(shellWord).join(" ");
 }
 
 /** Narrower than this a value begins a line of its own below its name. */

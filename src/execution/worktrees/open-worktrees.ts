@@ -33,6 +33,7 @@ import { commonOf, isThere, isUnknown, locate, type Place, realPlace, treesBelow
 import { rescue, rescueCommit } from "./rescue.ts";
 import { censored, censorOf, keepFingerprints } from "./secrets-of-tree.ts";
 import { queues, shared } from "./turns.ts";
+import { shellWord } from "../../core/shell-word.ts";
 
 /** What the worktrees of a host need. */
 export interface WorktreesOptions {
@@ -602,7 +603,7 @@ function mend({ repository, path, branch, base }: WorktreeRecord, branchExists: 
   const words = branchExists
     ? ["git", "-C", repository, "worktree", "add", "-f", path, branch]
     : ["git", "-C", repository, "worktree", "add", "-f", "-b", branch, path, base ?? "HEAD"];
-  const quoted = words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`));
+  const quoted = words.map(shellWord);
   return `Make it again with \`${quoted.join(" ")}\`.`;
 }
 

@@ -4,6 +4,7 @@ import type { LoopRecord } from "../../core/records.ts";
 import type { Check, Site } from "../findings.ts";
 import type { StoreContext } from "../operation.ts";
 import { activeLoops } from "./active-loops.ts";
+import { shellWord } from "../../core/shell-word.ts";
 
 export const path: Check = {
   name: "path",
@@ -56,8 +57,8 @@ async function lookAtLoops(context: StoreContext, site: Site): Promise<void> {
       find("loop_folder_missing", {
         subject: cwd,
         message: `${loop.name} works in ${cwd}, which is not there`,
-        hint: `Or name another: drover loop edit ${quoted(loop.name)} --cwd DIR`,
-        command: `mkdir -p ${quoted(cwd)}`,
+        hint: `Or name another: drover loop edit ${shellWord(loop.name)} --cwd DIR`,
+        command: `mkdir -p ${shellWord(cwd)}`,
       });
       continue;
     }
@@ -81,7 +82,7 @@ async function lookAtLoops(context: StoreContext, site: Site): Promise<void> {
       find("daemon_lacks_program", {
         subject: name,
         message: `${loop.name} starts ${name}, which you find as ${own} and the daemon does not: its PATH differs from yours`,
-        hint: `From a shell that finds it. Or give the loop the whole path: drover loop edit ${quoted(loop.name)} -- ${quoted(own)} ... (your PATH: ${probes.ownPath})`,
+        hint: `From a shell that finds it. Or give the loop the whole path: drover loop edit ${shellWord(loop.name)} -- ${shellWord(own)} ... (your PATH: ${probes.ownPath})`,
         command: "drover down && drover up",
       });
   }
@@ -91,7 +92,7 @@ function missing(find: Site["find"], loop: LoopRecord, name: string): void {
   find("program_missing", {
     subject: name,
     message: `${loop.name} starts ${name}, which is not found`,
-    hint: `Install it, or change the loop: drover loop edit ${quoted(loop.name)} -- COMMAND`,
+    hint: `Install it, or change the loop: drover loop edit ${shellWord(loop.name)} -- COMMAND`,
   });
 }
 
@@ -111,7 +112,3 @@ export async function foundByDaemon(
     return null; // one of another version: that it is one is told
   }
 }
-
-/** A word as a shell takes it. */
-export const quoted = (word: string): string =>
-  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;

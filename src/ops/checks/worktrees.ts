@@ -4,7 +4,7 @@ import type { Check } from "../findings.ts";
 import { perform } from "../perform.ts";
 import { operation as prune } from "../prune-worktrees.ts";
 import { treesOfHost } from "../worktree-answer.ts";
-import { quoted } from "./path.ts";
+import { shellWord } from "../../core/shell-word.ts";
 
 /** A checkout of a large repository takes its time: so many times longer than anything else a tree may be in the making. */
 const MAKING = 6;
@@ -61,7 +61,7 @@ export const worktrees: Check = {
           subject: path,
           message: `a git that was killed left ${path} behind: every git in that worktree fails`,
           hint: "When no git works in it:",
-          command: `rm ${quoted(path)}`,
+          command: `rm ${shellWord(path)}`,
         });
       // A daemon does it at its start; without one, whoever opens the worktrees to change them.
       else
