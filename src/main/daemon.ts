@@ -1,4 +1,5 @@
 /** Being the daemon: from its lock to the last line of its log. */
+import { statSync, truncateSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
@@ -11,6 +12,8 @@ import { describeFault, recordFault } from "./faults.ts";
 import { hostIdOf, machineId } from "./host.ts";
 import { LOOK_MS, requireState, takeLocks } from "./state.ts";
 
+/** Size of `logs/daemon.start` at which it begins anew. */
+const OUTPUT_BYTES = 1_048_576;
 /** How long a starting daemon waits for a lock that a command holds for its short time. */
 const LOCK_PATIENCE_MS = 5_000;
 /** Requests that are being answered when it goes down. */
@@ -43,6 +46,7 @@ export async function beDaemon(
   process.umask(0o077);
   setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
   const { AppError } = await import("../core/errors.ts");
+  if (service !== null) boundOutput(`${places.logs}/daemon.start`);
   const settings = await world.settings();
   await requireState(places, "write");
   if (service !== null) await takeOver(world);
@@ -258,6 +262,15 @@ async function serveUntilTold(
   log.write("info", "daemon_down", {});
   clearTimeout(leave);
   return how.why;
+}
+
+/** Begins the file anew into which launchd puts what is said before the log is open: it appends at each start. */
+function boundOutput(file: string): void {
+  try {
+    if (statSync(file).size > OUTPUT_BYTES) truncateSync(file);
+  } catch {
+    // there is none, as with systemd
+  }
 }
 
 /** Has a daemon that serves only what is queued step down: a service fires schedules, and what runs goes on under it. */

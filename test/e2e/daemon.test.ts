@@ -50,8 +50,8 @@ describe("up and down", () => {
     expect(up.started).toBe(true);
     expect(await home.json(["up"])).toMatchObject({ started: false, pid: up.pid });
     expect(await status()).toMatchObject({ daemon: { state: "up", mode: "full", pid: up.pid } });
-    expect(await home.json(["down"])).toEqual({ state: "down", stopped: true, pid: up.pid, left: 0 });
-    expect(await home.json(["down"])).toEqual({ state: "down", stopped: false, pid: null, left: 0 });
+    expect(await home.json(["down"])).toEqual({ state: "down", stopped: true, pid: up.pid, left: 0, service: null });
+    expect(await home.json(["down"])).toEqual({ state: "down", stopped: false, pid: null, left: 0, service: null });
     expect(processesOf(home.folder)).toEqual([]);
     expect(existsSync(join(home.folder, "home/drover.sock"))).toBe(false);
   });

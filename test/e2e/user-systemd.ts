@@ -8,10 +8,14 @@ import { type Ended, type ErrorBody, processesOf, until, withJson } from "./drov
 
 const SYSTEMD = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"].find((file) => existsSync(file));
 
-/** What makes the surroundings of a manager: a system that says that it was booted with systemd, and cgroups of its own. */
+/**
+ * What makes the surroundings of a manager: a system that says that it was booted with systemd, and cgroups of its own. The
+ * old mounts of cgroups go first: hidden ones would still be listed, and be taken for the place to make cgroups in.
+ */
 const SURROUNDINGS = `set -eu
 mount -t tmpfs tmpfs /run/systemd
 mkdir -p /run/systemd/system
+umount --recursive --lazy /sys/fs/cgroup
 mount -t cgroup2 none /sys/fs/cgroup
 mkdir "/sys/fs/cgroup/drover-test-$$"
 echo $$ > "/sys/fs/cgroup/drover-test-$$/cgroup.procs"
@@ -36,7 +40,7 @@ export function whyNoSystemd(): string | null {
       "private",
       "sh",
       "-c",
-      "mount -t tmpfs tmpfs /run/systemd && mount -t cgroup2 none /sys/fs/cgroup && mkdir /sys/fs/cgroup/drover-probe-$$ && rmdir /sys/fs/cgroup/drover-probe-$$",
+      "mount -t tmpfs tmpfs /run/systemd && umount --recursive --lazy /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && mkdir /sys/fs/cgroup/drover-probe-$$ && rmdir /sys/fs/cgroup/drover-probe-$$",
     ],
     { encoding: "utf8" },
   );
