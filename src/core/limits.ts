@@ -137,7 +137,7 @@ export const defaultLimits = {
   daemonLogFoldMs: 60_000,
   /** Longest time of one check of `doctor`, and of its look at every page of the store. */
   doctorCheckMs: 30_000,
-  doctorStoreMs: 10_000,
+  doctorStoreMs: 5_000,
   /** Findings of one kind that `doctor` lists, and live runs that it looks at for what is stuck. */
   doctorShown: 10,
   doctorRuns: 20_000,
