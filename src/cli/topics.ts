@@ -65,6 +65,7 @@ export const TOPICS: readonly Topic[] = [
         ["USER, LOGNAME, TMPDIR, XDG_DATA_HOME", "who you are, and where units lie, for `drover import`"],
         ["DROVER_SERVICE", "set in drover's own service: its name"],
         ["NO_COLOR, FORCE_COLOR, TERM, CI", "whether colours and redrawn lines are wanted"],
+        ["VISUAL, EDITOR", "what `drover loop edit` opens a loop in"],
       ],
       "Each process of a run is given:",
       [

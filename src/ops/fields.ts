@@ -365,14 +365,16 @@ export function pairs(about: string, traits: Traits = {}): Field<Readonly<Record
   );
 }
 
-/** JSON of any shape, whose operation checks it. It has no flag: such an operation is none of the command line. */
+/** JSON of any shape, whose operation checks it. */
 export function json(about: string): Field<unknown> {
-  return field<unknown>(
-    about,
-    {},
-    { schema: {}, read: (text) => JSON.parse(text) as Json, check: (value) => value },
-    "JSON",
-  );
+  const read = (text: string, path: string): Json => {
+    try {
+      return JSON.parse(text) as Json;
+    } catch {
+      throw badInput(path, `${path} must be JSON`, `Give ${about}.`);
+    }
+  };
+  return field<unknown>(about, {}, { schema: {}, read, check: (value) => value }, "JSON");
 }
 
 /**
