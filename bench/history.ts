@@ -8,7 +8,8 @@
  */
 import { loopPolicy, runPolicy } from "../src/core/loop.ts";
 import { nextInstant, type Schedule } from "../src/core/schedule.ts";
-import { accountOf, agentTarget, commandTarget, type Target } from "../src/core/target.ts";
+import { agentTarget, commandTarget, type Target } from "../src/core/target.ts";
+import { accountOf } from "../src/core/target-parts.ts";
 import { digestOf, suffixKey } from "../src/store/runs.ts";
 import { type Database, quoted } from "./database.ts";
 

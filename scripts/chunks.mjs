@@ -24,6 +24,7 @@ export const groups = [
       "http/server.ts",
       "main/daemon.ts",
       "main/engine.ts",
+      "main/files.ts",
       "main/inspect.ts",
       "main/server.ts",
       "ops/daemon-log.ts",
@@ -34,8 +35,13 @@ export const groups = [
       "store/integrity.ts",
     ],
   ],
+  // What reads or writes files of definitions: alone in needing YAML, and in need of the schema library.
+  [
+    "definitions",
+    [/^ops\/(apply|bundle|check|config|declared|export|import)-/, "ops/declaration.ts", "ops/edit-loop.ts"],
+  ],
   // What nearly every command loads, the lists with all their parts among them: one file is read faster than twenty.
-  ["command", [/^cli\//, /^core\//, /^main\//, /^ops\/(?!config-file)/, /^store\/(?!postgres)/, "http/client.ts"]],
+  ["command", [/^cli\//, /^core\//, /^main\//, /^ops\//, /^store\/(?!postgres)/, "http/client.ts"]],
 ];
 
 /** @param {string} path below `src/` @returns {string | undefined} */

@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { shellNames } from "./variable-names.ts";
-import { shellWord } from "./shell-word.ts";
 
 const noNul = (what: string) => (text: string) => !text.includes("\0") || `${what} must not contain NUL`;
 const text = (what: string) =>
@@ -98,23 +97,3 @@ export const target = z.discriminatedUnion("kind", [commandTarget, agentTarget])
 export type CommandTarget = z.infer<typeof commandTarget>;
 export type AgentTarget = z.infer<typeof agentTarget>;
 export type Target = z.infer<typeof target>;
-
-export const worktreeOf = (of: Target): WorktreeMode => of.worktree ?? "off";
-
-/** The id of the account that an agent works under: `claude:work`. */
-export const accountOf = (of: AgentTarget): string => `${of.provider}:${of.account}`;
-
-/** The digest of the prompt that a target needs; null where it needs none. */
-export const promptOf = (of: Target): string | null => (of.kind === "agent" ? of.prompt.digest : null);
-
-const shown = (words: readonly string[]): string => words.map(shellWord).join(" ");
-
-/** What runs, in one line, for people; never for a shell. A prompt's first line may hold a secret of its run, and is left out then. */
-export function describeTarget(of: Target): string {
-  if (of.kind === "agent") {
-    const who = of.command === null ? of.provider : shown(of.command);
-    return `${who}${of.account === "default" ? "" : ` (${accountOf(of)})`}: ${Object.keys(of.secrets).length === 0 ? of.prompt.head : "a prompt"}`;
-  }
-  if (of.shell && of.argv[0] === "/bin/sh" && of.argv.length === 3) return of.argv[2] ?? "";
-  return shown(of.argv);
-}

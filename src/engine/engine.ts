@@ -1,6 +1,6 @@
 /** The engine: its actors put together. Everything it knows of the world comes through ports. */
 import { isFinal, leftToRun } from "../core/run.ts";
-import { worktreeOf } from "../core/target.ts";
+import { worktreeOf } from "../core/target-parts.ts";
 import { createAdmission } from "./admission.ts";
 import { createCancels } from "./cancels.ts";
 import { createHooks } from "./hooks.ts";

@@ -4,7 +4,7 @@ import type { Limits } from "../core/limits.ts";
 import type { EndReport, Judgement } from "../core/ports.ts";
 import type { Assignment } from "../core/records.ts";
 import type { Outcome, RunStatus, StepStatus } from "../core/run.ts";
-import { accountOf, worktreeOf } from "../core/target.ts";
+import { accountOf, worktreeOf } from "../core/target-parts.ts";
 import { createAftermath, type Found } from "./aftermath.ts";
 import { type Ending, type EndWish, type Evidence, notBegun, nothing } from "./classify.ts";
 import { createGate, type Gate } from "./gate.ts";

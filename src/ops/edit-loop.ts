@@ -58,7 +58,7 @@ export const operation = defineOperation({
         ? await makeLoopPolicy(context, input, kind, { policy: before.policy, kind: before.target.kind })
         : null;
     if (schedule === null && policy === null && target === null) {
-      const { describeTarget } = await import("../core/target.ts");
+      const { describeTarget } = await import("../core/target-parts.ts");
       throw badInput(
         "loop",
         "no change is given",

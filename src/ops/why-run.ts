@@ -5,7 +5,7 @@ import { describeEscape, type Escape } from "../core/escape.ts";
 import type { AccountView, Instant } from "../core/ports.ts";
 import type { AttemptRecord, LoopRecord, RunTree } from "../core/records.ts";
 import { type HeldReason, isLiveAttempt } from "../core/run.ts";
-import { worktreeOf } from "../core/target.ts";
+import { worktreeOf } from "../core/target-parts.ts";
 import { iso, type Remedy, toAccountDocument } from "./documents.ts";
 import { inWords } from "./fault-words.ts";
 import type { Json } from "./fields.ts";

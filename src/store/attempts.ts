@@ -7,7 +7,7 @@ import type { Limits } from "../core/limits.ts";
 import type { Guarded } from "../core/ports.ts";
 import type { Assignment, AttemptRecord } from "../core/records.ts";
 import { attemptTable, endAttempt, next, runStatusOf, stepTable, traceless } from "../core/run.ts";
-import { worktreeOf } from "../core/target.ts";
+import { worktreeOf } from "../core/target-parts.ts";
 import type { AttemptEnd, AttemptEvent, EndedBy, FailureClass, Outcome, RunStatus, StepStatus } from "../core/run.ts";
 import { noUsage, ownUsage, type SessionUsage } from "../core/usage.ts";
 import { journal } from "./journal.ts";

@@ -13,7 +13,7 @@ import {
 import type { LoopChange, LoopDraft, Page, PageRequest, RunNowAnswer } from "../core/ports.ts";
 import type { LoopRecord } from "../core/records.ts";
 import { nextInstant, type Schedule } from "../core/schedule.ts";
-import { promptOf } from "../core/target.ts";
+import { promptOf } from "../core/target-parts.ts";
 import { journal, type Journal } from "./journal.ts";
 import {
   all,
