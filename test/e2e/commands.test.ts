@@ -371,6 +371,7 @@ const cases: readonly Case[] = [
       expect(await answer("limit.set", ["limit", "set", "folder:/srv/app", "2"])).toEqual({
         resource: "folder:/srv/app",
         limit: 2,
+        warnings: [],
       });
       const { items } = await home.json<{ items: { resource: string; limit: number }[] }>(["limit", "ls"]);
       expect(items).toContainEqual(expect.objectContaining({ resource: "folder:/srv/app", limit: 2 }));
@@ -386,6 +387,7 @@ const cases: readonly Case[] = [
       expect(await answer("limit.rm", ["limit", "rm", "provider:codex"])).toEqual({
         resource: "provider:codex",
         removed: true,
+        warnings: [],
       });
       const { items } = await home.json<{ items: { resource: string }[] }>(["limit", "ls"]);
       expect(items.map((one) => one.resource)).not.toContain("provider:codex");
