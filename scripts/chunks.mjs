@@ -40,6 +40,16 @@ export const groups = [
     "definitions",
     [/^ops\/(apply|bundle|check|config|declared|export|import)-/, "ops/declaration.ts", "ops/edit-loop.ts"],
   ],
+  // What does something, or tells of what is seldom asked for: a list needs none of it.
+  [
+    "acts",
+    [
+      /^ops\/(?!index|list-|perform|settings|places|kept|show-(?!service)|upcoming|slot-rows|why-answer|run-token)/,
+      /^cli\/(complete|help|topics)/,
+      /^cli\/views\/(data|declared|imports|service|transcript)/,
+      "main/start.ts",
+    ],
+  ],
   // What nearly every command loads, the lists with all their parts among them: one file is read faster than twenty.
   ["command", [/^cli\//, /^core\//, /^main\//, /^ops\//, /^store\/(?!postgres)/, "http/client.ts"]],
 ];

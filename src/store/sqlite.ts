@@ -1,6 +1,5 @@
 /** The SQLite store in its four ways: with a writer thread, written directly, read only, and in memory. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { Worker } from "node:worker_threads";
 import { AppError, BrokenAssert, ensure } from "../core/errors.ts";
 import type { Clock } from "../core/ports.ts";
 import { HEARTBEAT_PATIENCE_MS, mintId } from "./driver.ts";
@@ -137,6 +136,7 @@ export async function openWorkerStore<Table extends OperationTable>(
     now: clock.now(),
     migrations: migrations ?? null,
   };
+  const { Worker } = await import("node:worker_threads"); // a list, which only reads, would pay for it
   const worker = new Worker(writer, { workerData, name: "drover-writer" });
   const send = (message: ToWriter): void => worker.postMessage(message);
 
