@@ -44,6 +44,16 @@ describe("the errors of the reference are found in the sources", () => {
     expect(puzzles).toEqual([]);
   });
 
+  test("what is not there has one word: the thing, and not_found", () => {
+    expect([...codes.keys()].filter((code) => code.startsWith("no_such_"))).toEqual([]);
+    const silent = [...codes].filter(
+      ([code, all]) =>
+        /^(run|loop|attempt|account|limit)_not_found$/.test(code) &&
+        !all.get("not_found")?.some(({ hint }) => hint !== undefined && hint !== null),
+    );
+    expect(silent.map(([code]) => code)).toEqual([]);
+  });
+
   test("each with its code, kind, message and hint, however it is made", () => {
     expect(kinds("name_taken")).toEqual(["conflict"]); // by a function of its file
     expect(kinds("bad_input")).toEqual(["invalid"]); // by a default

@@ -98,7 +98,11 @@ async function dispatch(
   asksJson(common.json);
   if (common.help) {
     const { commandHelp } = await import("./help.ts");
-    await put(process.stdout, commandHelp(operation, screen.columns));
+    const { pageOf } = await import("./page.ts");
+    await put(
+      process.stdout,
+      common.json ? `${JSON.stringify(pageOf(operation))}\n` : commandHelp(operation, screen.columns),
+    );
     return 0;
   }
   const { input: given, json, yes } = parseArguments(operation, rest, world.cwd);
@@ -164,7 +168,7 @@ async function findCommand(
   const [first, second] = after;
   if (first === undefined || first === "--help" || first === "-h" || first === "help") {
     const words = first === "help" ? after.slice(1).filter((word) => !word.startsWith("-")) : [];
-    await put(process.stdout, await helpOn(words, screen));
+    await put(process.stdout, await helpOn(words, screen, argv.includes("--json")));
     return { entry: null, rest: 0 };
   }
   const two = second === undefined ? undefined : findEntry(`${first}.${second}`);
@@ -175,7 +179,7 @@ async function findCommand(
   const group = groupHelp(operations, first, screen.columns);
   if (group !== null) {
     if (second === "--help" || second === "-h") {
-      await put(process.stdout, group);
+      await put(process.stdout, argv.includes("--json") ? await helpOn([first], screen, true) : group);
       return { entry: null, rest: 0 };
     }
     const verbs = operations
@@ -209,18 +213,30 @@ async function findCommand(
   );
 }
 
-/** What `drover help` prints. Errors: AppError invalid `unknown_command`, `not_available`. */
-async function helpOn(words: readonly string[], screen: Screen): Promise<string> {
-  const { commandHelp, groupHelp, overview, topicHelp } = await import("./help.ts");
+/** What `drover help` prints, or its document. Errors: AppError invalid `unknown_command`, `not_available`. */
+async function helpOn(words: readonly string[], screen: Screen, json: boolean): Promise<string> {
+  const { commandHelp, commandList, groupHelp, isOf, overview, topicHelp } = await import("./help.ts");
+  const { pageOf } = await import("./page.ts");
   const { TOPICS } = await import("./topics.ts");
+  const document = (value: unknown): string => `${JSON.stringify(value)}\n`;
   const [first, second] = words;
-  if (first === undefined) return overview(operations, screen.columns);
+  if (first === undefined) {
+    if (!json) return overview(operations, screen.columns);
+    return document({
+      commands: commandList(operations),
+      topics: TOPICS.map(({ name, summary }) => ({ name, summary })),
+    });
+  }
   const topic = TOPICS.find(({ name }) => name === first);
-  if (topic !== undefined) return topicHelp(topic, screen.columns);
+  if (topic !== undefined) return json ? document(topic) : topicHelp(topic, screen.columns);
   const entry = (second === undefined ? undefined : findEntry(`${first}.${second}`)) ?? findEntry(first);
-  if (entry !== undefined && entry.hidden !== true) return commandHelp((await entry.load()).operation, screen.columns);
+  if (entry !== undefined && entry.hidden !== true) {
+    const { operation } = await entry.load();
+    return json ? document(pageOf(operation)) : commandHelp(operation, screen.columns);
+  }
   const group = second === undefined ? groupHelp(operations, first, screen.columns) : null;
-  if (group !== null) return group;
+  if (group !== null)
+    return json ? document({ commands: commandList(operations.filter(({ name }) => isOf(name, first))) }) : group;
   const part = laterPart(second === undefined ? [first] : [first, second]);
   if (part !== null) throw notAvailable(words.join(" "), part);
   const known = operations.flatMap(({ name, hidden }) => (hidden === true ? [] : [name.replaceAll(".", " ")]));

@@ -19,7 +19,8 @@ const GROUPS: readonly (readonly [string, readonly string[]])[] = [
   ["Data", ["backup", "restore", "export", "import", "gc"]],
   ["Settings", ["limit", "config", "version", "completion"]],
 ];
-const isOf = (name: string, noun: string): boolean => name === noun || name.startsWith(`${noun}.`);
+/** Whether a command is one of a noun: `loop.add` of `loop`. */
+export const isOf = (name: string, noun: string): boolean => name === noun || name.startsWith(`${noun}.`);
 
 /** Commands by the groups of the first page. */
 export function grouped(
@@ -32,6 +33,12 @@ export function grouped(
   const rest = shown.filter((entry) => !groups.some(([, entries]) => entries.includes(entry)));
   return [...groups, ["More", rest] as const].filter(([, entries]) => entries.length > 0);
 }
+
+/** What there is, for a program that reads help. */
+export const commandList = (operations: readonly Entry[]) =>
+  grouped(operations).flatMap(([group, entries]) =>
+    entries.map(({ name, summary }) => ({ command: commandOf(name), group, summary })),
+  );
 
 const paragraph = (text: string, columns: number): string[] => wrap(text, columns);
 

@@ -100,7 +100,15 @@ async function waitBehind(
   try {
     for (;;) {
       const tree = await store.runs.get({ runId: request.runId });
-      if (tree === null) throw new AppError("not_found", "run_not_found", `the run ${request.runId} is gone`);
+      if (tree === null)
+        throw new AppError(
+          "not_found",
+          "run_not_found",
+          `the run ${request.runId} is gone: it was removed while it was waited for`,
+          {
+            hint: "`drover runs` lists the newest runs.",
+          },
+        );
       printer?.show(tree);
       const end = async (exit: number): Promise<Waited> => {
         live.show(null);

@@ -874,7 +874,7 @@ export interface Store {
     add(input: AccountDraft): Promise<AccountRecord>;
     get(input: { readonly accountId: string }): Promise<AccountView | null>;
     list(input: Record<string, never>): Promise<readonly AccountView[]>;
-    /** Errors: AppError not_found `no_such_account`, here and below. */
+    /** Errors: AppError not_found `account_not_found`, here and below. */
     enable(input: { readonly accountId: string; readonly enabled: boolean }): Promise<AccountRecord>;
     /** Takes no new work until then (null: until it is released). What runs goes on. */
     hold(input: {

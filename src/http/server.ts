@@ -234,7 +234,9 @@ async function answer(options: ServerOptions, request: IncomingMessage, response
   const name = path.startsWith(`${API}/ops/`) ? decode(path.slice(`${API}/ops/`.length)) : null;
   const operation = name === null ? undefined : await options.find(name);
   if (operation === undefined)
-    throw new AppError("not_found", "no_such_operation", `there is nothing at ${JSON.stringify(path)}`);
+    throw new AppError("not_found", "operation_not_found", `there is nothing at ${JSON.stringify(path)}`, {
+      hint: "Operations are at /api/v1/ops/NAME; `drover help` lists the commands that they are.",
+    });
   // A change by GET could be caused by any page that can make a browser ask for a picture.
   if (request.method !== "POST") throw wrongMethod(response, "POST");
   if (!/^application\/json\s*(;|$)/i.test(request.headers["content-type"] ?? ""))

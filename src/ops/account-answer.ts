@@ -24,7 +24,7 @@ export async function notServed(context: StoreContext): Promise<readonly Warning
       ];
 }
 
-/** Errors: AppError not_found `no_such_account`, conflict `ambiguous`. */
+/** Errors: AppError not_found `account_not_found`, conflict `ambiguous`. */
 export const accountOf = ({ store }: StoreContext, ref: string) => findAccount(store, ref, PROVIDERS);
 
 /** The account as it is now. */

@@ -29,7 +29,7 @@ const viewOfDefault = (provider: Provider, providerHolds: readonly HoldRecord[])
 
 function noSuchAccount(id: string, path: string, providers: readonly string[] = []): AppError {
   const [provider = "", name = ""] = id.includes(":") ? id.split(":", 2) : ["PROVIDER", id];
-  return new AppError("not_found", "no_such_account", `there is no account ${JSON.stringify(id)}`, {
+  return new AppError("not_found", "account_not_found", `there is no account ${JSON.stringify(id)}`, {
     path,
     hint: providers.includes(id)
       ? `${id} is a provider: \`drover agent hold ${id}\` and \`drover agent release ${id}\` are for all of its accounts.`
@@ -37,7 +37,7 @@ function noSuchAccount(id: string, path: string, providers: readonly string[] = 
   });
 }
 
-/** The account of a provider by its name. Errors: AppError not_found `no_such_account`. */
+/** The account of a provider by its name. Errors: AppError not_found `account_not_found`. */
 export async function findAccountOf(
   store: Store,
   provider: Provider,
@@ -62,7 +62,7 @@ export async function allAccounts(store: Store, providers: readonly Provider[]):
 
 /**
  * An account by `PROVIDER:NAME`, or by a name that only one has.
- * Errors: AppError not_found `no_such_account`, conflict `ambiguous`.
+ * Errors: AppError not_found `account_not_found`, conflict `ambiguous`.
  */
 export async function findAccount(
   store: Store,

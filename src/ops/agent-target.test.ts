@@ -146,7 +146,7 @@ test.each([
   ],
   ["another provider's account", { ...agent, account: "codex:work" }, "invalid bad_input --account"],
   ["an account with a name that is none", { ...agent, account: "No!" }, "invalid bad_input --account"],
-  ["an account that is not there", { ...agent, account: "work" }, "not_found no_such_account --account"],
+  ["an account that is not there", { ...agent, account: "work" }, "not_found account_not_found --account"],
 ])("refused: %s, and nothing is stored", async (_what, input, wanted) => {
   expect(await refused(() => add(input))).toBe(wanted);
   expect(prompts).toEqual([]);

@@ -259,7 +259,7 @@ export const namedSecrets = (env: Readonly<Record<string, string>> | undefined):
       hint: `if it is a secret, say where it comes from: --secret ${name}=file:PATH, env:NAME or cmd:STRING`,
     }));
 
-/** Refuses an agent that this host cannot start now. Errors: AppError invalid `agent_refused`, `agent_untested`, not_found `agent_not_found`, `no_such_account`. */
+/** Refuses an agent that this host cannot start now. Errors: AppError invalid `agent_refused`, `agent_untested`, not_found `agent_not_found`, `account_not_found`. */
 export async function requireAgent(context: StoreContext, target: AgentTarget): Promise<void> {
   const { program, install, permissions, tested } = await context.agents.about(target.provider);
   if (!permissions.includes(target.permission))

@@ -270,7 +270,7 @@ function checked<T>(shape: z.ZodType<T>, value: unknown, file: string, number: n
 /**
  * The content of a bundle, line by line. Only after the last one it is known to be whole: read it to its end before anything
  * is done with it. Errors: AppError invalid `not_a_bundle`, `bundle_cut`, `bundle_changed`, `bundle_damaged`,
- * `bundle_invalid`, conflict `newer_bundle`, not_found `no_such_file`.
+ * `bundle_invalid`, conflict `newer_bundle`, not_found `file_not_found`.
  */
 export async function* readBundle(file: string, maxLineBytes: number): AsyncGenerator<BundleLine> {
   const hash: Hash = createHash("sha256");
@@ -327,7 +327,7 @@ function fileFault(error: unknown, file: string): unknown {
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
   if (error instanceof AppError || !/^E[A-Z]+$/.test(code)) return error;
   return code === "ENOENT"
-    ? new AppError("not_found", "no_such_file", `there is no file ${file}`, {
+    ? new AppError("not_found", "file_not_found", `there is no file ${file}`, {
         path: file,
         hint: "`drover export FILE` makes one.",
       })

@@ -8,6 +8,12 @@ const LISTED = 10;
 /** Fewer characters of an id would soon mean several things, and a typing error one of them. */
 const MIN_PART_OF_ID = 4;
 
+/** The command that shows which there are. */
+const LISTS = {
+  loop: "`drover loop ls --archived` lists all loops.",
+  run: "`drover runs` lists the newest runs.",
+} as const;
+
 /** What a word may mean: a name or a whole id, and at least `MIN_PART_OF_ID` characters of an id. */
 export async function candidates(store: Store, kind: "loop" | "run", ref: string, limit: number) {
   const found = await store.things.resolve({ kind, ref, limit });
@@ -24,9 +30,7 @@ async function findId(store: Store, kind: "loop" | "run", ref: string, path: str
   if (first === undefined)
     throw new AppError("not_found", `${kind}_not_found`, `there is no ${kind} ${JSON.stringify(ref)}`, {
       path,
-      hint:
-        tooShort(ref) ??
-        (kind === "loop" ? "`drover loop ls --archived` lists all loops." : "`drover runs` lists the newest runs."),
+      hint: tooShort(ref) ?? LISTS[kind],
     });
   if (found.length === 1) return first.id;
   const shown = found.slice(0, LISTED).map((one) => (one.name === null ? one.id : `${one.id} (${one.name})`));
@@ -42,7 +46,10 @@ export async function findLoop(store: Store, ref: string, path = "loop"): Promis
   const loop = await store.loops.get({ loopId });
   // Removed between the two questions.
   if (loop === null)
-    throw new AppError("not_found", "loop_not_found", `there is no loop ${JSON.stringify(ref)}`, { path });
+    throw new AppError("not_found", "loop_not_found", `there is no loop ${JSON.stringify(ref)}`, {
+      path,
+      hint: LISTS.loop,
+    });
   return loop;
 }
 
@@ -51,6 +58,9 @@ export async function findRun(store: Store, ref: string, path = "run"): Promise<
   const runId = await findId(store, "run", ref, path);
   const tree = await store.runs.get({ runId });
   if (tree === null)
-    throw new AppError("not_found", "run_not_found", `there is no run ${JSON.stringify(ref)}`, { path });
+    throw new AppError("not_found", "run_not_found", `there is no run ${JSON.stringify(ref)}`, {
+      path,
+      hint: LISTS.run,
+    });
   return tree;
 }

@@ -139,7 +139,7 @@ function timersIn(folder: string, system: boolean, more: readonly string[] = [])
     .map((name) => ({ name, folders: [folder, ...more], system }));
 }
 
-/** The timers that words name. Errors: AppError not_found `no_such_timer`, with all that are not there; invalid for a template. */
+/** The timers that words name. Errors: AppError not_found `timer_not_found`, with all that are not there; invalid for a template. */
 function found(context: LocalContext, given: readonly string[], system: boolean): readonly Place[] {
   const places: Place[] = [];
   const missing: string[] = [];
@@ -176,7 +176,7 @@ function found(context: LocalContext, given: readonly string[], system: boolean)
   if (missing.length > 0)
     throw new AppError(
       "not_found",
-      "no_such_timer",
+      "timer_not_found",
       `there is no timer ${missing.map((word) => JSON.stringify(word)).join(", ")}`,
       {
         path: "units",

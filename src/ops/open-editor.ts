@@ -122,7 +122,11 @@ async function answer(context: LocalContext, loopId: string, warnings: LoopAnswe
   const given = await context.reading(async (reading) =>
     answerLoop(reading, await findLoop(reading.store, loopId), warnings),
   );
-  if (given === null) throw new AppError("not_found", "loop_not_found", `there is no loop ${loopId}`, { path: "loop" });
+  if (given === null)
+    throw new AppError("not_found", "loop_not_found", `there is no loop ${loopId}`, {
+      path: "loop",
+      hint: "`drover loop ls --archived` lists all loops.",
+    });
   return given;
 }
 

@@ -58,6 +58,7 @@ function requireAttempt(tree: RunTree, given: Input): AttemptRecord | null {
   if (attempt === null && given.attempt !== undefined)
     throw new AppError("not_found", "attempt_not_found", `the step has no attempt ${given.attempt}`, {
       path: "--attempt",
+      hint: "`drover show RUN` lists the attempts of each step.",
     });
   return attempt;
 }

@@ -21,7 +21,7 @@ export const operation = defineOperation({
     checkResource(resource);
     const { removed } = await context.store.admission.removeLimit({ resource });
     if (!removed)
-      throw new AppError("not_found", "no_such_limit", `${resource} has no limit`, {
+      throw new AppError("not_found", "limit_not_found", `${resource} has no limit`, {
         path: "resource",
         hint: "`drover limit ls` lists those that there are.",
       });

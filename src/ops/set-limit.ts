@@ -30,7 +30,7 @@ export const operation = defineOperation({
       if (found === null)
         throw new AppError(
           "not_found",
-          "no_such_account",
+          "account_not_found",
           `there is no account ${JSON.stringify(`${provider}:${name}`)}`,
           {
             path: "resource",

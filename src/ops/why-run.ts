@@ -3,7 +3,7 @@ import { describeRefusal, type Refusal } from "../core/admission.ts";
 import { describeDuration } from "../core/duration.ts";
 import { describeEscape, type Escape } from "../core/escape.ts";
 import type { AccountView, Instant } from "../core/ports.ts";
-import type { AttemptRecord, LoopRecord, RunTree } from "../core/records.ts";
+import type { AttemptRecord, LoopRecord, RunRecord, RunTree } from "../core/records.ts";
 import { type HeldReason, isLiveAttempt } from "../core/run.ts";
 import { worktreeOf } from "../core/target-parts.ts";
 import { iso, type Remedy, toAccountDocument } from "./documents.ts";
@@ -205,7 +205,7 @@ export async function whyRun(context: StoreContext, tree: RunTree): Promise<Why>
       const { id } = run;
       if (run.cancelRequestedAt !== null)
         return answer(
-          `It is being cancelled by ${run.cancelBy ?? "somebody"} (${run.cancelReason ?? "no reason"}) since ${iso(run.cancelRequestedAt)} (${inTime(run.cancelRequestedAt, now)}); what is left of its processes is being ended.`,
+          `It is being cancelled by ${whoCancels(run)} (${run.cancelReason ?? "no reason"}) since ${iso(run.cancelRequestedAt)} (${inTime(run.cancelRequestedAt, now)}); what is left of its processes is being ended.`,
           { pid: last?.pid ?? null, attempt: last?.number ?? null },
         );
       if (makingSince !== null)
@@ -240,11 +240,20 @@ export async function whyRun(context: StoreContext, tree: RunTree): Promise<Why>
           ? `It was cancelled (${run.reason ?? "no reason"}).`
           : run.cancelBy === "restore"
             ? "It was cancelled by the restore of a backup: it had not ended when the backup was made."
-            : `It was cancelled by ${run.cancelBy ?? "somebody"}: ${run.cancelReason ?? run.reason ?? "no reason"}.`,
+            : cancelledBy(run),
       );
     case "skipped":
       return answer(`It was skipped: ${run.reason ?? "no reason"}.`);
   }
+}
+
+const whoCancels = ({ cancelBy }: RunRecord): string => (cancelBy === "person" ? "a person" : (cancelBy ?? "somebody"));
+
+/** Who ended it and why; what says only who is not said twice. */
+function cancelledBy(run: RunRecord): string {
+  const who = `cancelled by ${whoCancels(run)}`;
+  const why = run.cancelReason ?? run.reason ?? "no reason";
+  return why === who ? `It was ${who}.` : `It was ${who}: ${why}.`;
 }
 
 async function whyWaiting(

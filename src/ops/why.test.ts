@@ -145,6 +145,16 @@ function isSaid({ sentence, remedy }: Pick<Why, "sentence" | "remedy">, codes: r
 }
 
 describe("runs", () => {
+  test.each([
+    ["person", "cancelled by a person", "It was cancelled by a person."],
+    ["person", "interrupted (Ctrl-C)", "It was cancelled by a person: interrupted (Ctrl-C)."],
+    ["run run_0", "no need", "It was cancelled by run run_0: no need."],
+    [null, null, "It was cancelled by somebody: no reason."],
+  ])("one that %s cancelled (%s) says so once", async (cancelBy, cancelReason, sentence) => {
+    const tree = treeOf({ status: "cancelled", cancelRequestedAt: NOW - 50_000, cancelBy, cancelReason });
+    expect((await whyRun(contextOf({}), tree)).sentence).toBe(sentence);
+  });
+
   test.each(waitReasons)("one that waits for %s", async (reason) => {
     const account = { kind: "agent", target: agent, accountWish: "claude:default" } as const;
     const tree = treeOf({ ...account, status: "waiting", reason, wakeAt: NOW + 60_000, finishedAt: null });

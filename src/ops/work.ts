@@ -278,7 +278,7 @@ export async function describeTargetOf(
 /**
  * A described target as this host takes it now, its worktree settled.
  * @param given which input the prompt came by, and the variables that were given now: of others was said what there was to say
- * Errors: AppError invalid, not_found `cwd_not_found`, `command_not_found`, `agent_not_found`, `no_such_account` for what
+ * Errors: AppError invalid, not_found `cwd_not_found`, `command_not_found`, `agent_not_found`, `account_not_found` for what
  * this host lacks.
  */
 export async function admitTarget(

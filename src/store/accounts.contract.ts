@@ -186,7 +186,7 @@ forEachStore("accounts", (open) => {
   test("what is not there is said so; the user's own login is there, and gets a row when something is kept about it", async () => {
     const stage = await openStage(open);
     const { store } = stage;
-    const missing = { kind: "not_found", code: "no_such_account" };
+    const missing = { kind: "not_found", code: "account_not_found" };
     for (const call of [
       () => store.accounts.enable({ accountId: WORK, enabled: true }),
       () => store.accounts.hold({ accountId: WORK, untilAt: null, reason: "r" }),

@@ -16,7 +16,7 @@ import { makeReady } from "./steps.ts";
 const active = sql`cleared_at is null and (until_at is null or until_at > ${storeNow})`;
 
 const noAccount = (accountId: string): AppError =>
-  new AppError("not_found", "no_such_account", `there is no account ${accountId}`, {
+  new AppError("not_found", "account_not_found", `there is no account ${accountId}`, {
     hint: "drover account ls shows them; drover account add PROVIDER NAME makes one.",
   });
 
@@ -35,7 +35,7 @@ const insertDefault = (accountId: string): Sql => {
       values (${accountId}, ${provider}, ${DEFAULT}, null, 1, 'unknown', ${lastNumber(accountId)}, ${storeNow}) on conflict (id) do nothing`;
 };
 
-/** Reads an account under its lock; the user's own login gets its row. AppError `no_such_account`. */
+/** Reads an account under its lock; the user's own login gets its row. AppError `account_not_found`. */
 function* lockAccount(accountId: string): Steps<{ now: number; account: AccountRow }> {
   if (isDefault(accountId)) yield* all(insertDefault(accountId));
   const [clock, rows] = yield* many<[{ now: number }, Row]>(
@@ -83,7 +83,7 @@ export const addAccount = operation("accounts.add", function* (input: AccountDra
   return toAccount(made);
 });
 
-/** Another folder, other variables or another cap for an account, as statements. Errors: AppError not_found `no_such_account`. */
+/** Another folder, other variables or another cap for an account, as statements. Errors: AppError not_found `account_not_found`. */
 export function* changedAccount(input: AccountDraft, managedBy: string | null, keepsCap: boolean): Steps<Sql[]> {
   const { now, account } = yield* lockAccount(`${input.provider}:${input.name}`);
   const log = journal("account", account.id, account.eventNumber, now);
@@ -262,7 +262,7 @@ export const releaseAccount = operation("accounts.release", function* (input: { 
   return { account: { ...account, status: "unknown", limitEnds: 0 }, woken };
 });
 
-/** The removal of an account. Errors: AppError not_found `no_such_account`, conflict `account_in_use`. */
+/** The removal of an account. Errors: AppError not_found `account_not_found`, conflict `account_in_use`. */
 export function* removedAccount(accountId: string): Steps<Sql[]> {
   yield* all(advisoryLock(1)); // no grant under it meanwhile: the lock of the admission pass
   const { now, account } = yield* lockAccount(accountId);

@@ -293,7 +293,10 @@ function* lockLoop(loopId: string): Steps<{ now: number; loop: LoopRow }> {
   );
   const now = clock[0]?.now;
   ensure(now !== undefined, "the store has a clock");
-  if (rows[0] === undefined) throw new AppError("not_found", "no_such_loop", `the loop ${loopId} does not exist`);
+  if (rows[0] === undefined)
+    throw new AppError("not_found", "loop_not_found", `there is no loop ${loopId}`, {
+      hint: "`drover loop ls --archived` lists all loops.",
+    });
   return { now, loop: toLoop(rows[0]) };
 }
 

@@ -33,13 +33,13 @@ const notACopy = (code: string, message: string, hint: string, path: string): Ap
 
 /**
  * Copies a backup beside the store and looks through what has arrived: what is looked through is what takes the store's place.
- * Errors: AppError not_found `no_such_file`, invalid `not_a_file`, `store_in_use`, `same_file`, unreachable `disk_full`, and
+ * Errors: AppError not_found `file_not_found`, invalid `not_a_file`, `store_in_use`, `same_file`, unreachable `disk_full`, and
  * those of `examineCopy`; nothing is left then.
  */
 export function stageCopy(copy: string, file: string, options: ExamineOptions): Staged {
   const found = statSync(copy, { throwIfNoEntry: false });
   if (found === undefined)
-    throw new AppError("not_found", "no_such_file", `there is no file ${copy}`, {
+    throw new AppError("not_found", "file_not_found", `there is no file ${copy}`, {
       hint: "`drover backup` makes one; those made without a name are in backups/ beside the store.",
       path: copy,
     });

@@ -329,7 +329,14 @@ export function* parentOf(parentRunId: string | null, limits: Limits): Steps<New
   if (parentRunId === null) return null;
   const row = yield* one<Row>(sql`select id, root_run_id, depth, finished_at from runs where id = ${parentRunId}`);
   if (row === undefined)
-    throw new AppError("not_found", "no_such_run", `the run ${parentRunId} that starts this one does not exist`);
+    throw new AppError(
+      "not_found",
+      "run_not_found",
+      `the run ${parentRunId} that starts this one is not in the store any more`,
+      {
+        hint: "Start it by hand, or from a run that is kept: `drover runs`.",
+      },
+    );
   const depth = row["depth"] as number;
   if (depth + 1 > limits.maxDepth)
     throw new AppError("conflict", "too_deep", `runs started by runs nest ${limits.maxDepth} deep at most`, {
@@ -401,7 +408,10 @@ export const retryRun = operation(
     // A run that retries another nests like one that starts one: else it could begin again at depth 0.
     const parent = yield* parentOf(input.parentRunId ?? null, input.limits);
     const row = yield* one<Row>(sql`select * from runs where id = ${input.runId}`);
-    if (row === undefined) throw new AppError("not_found", "no_such_run", `the run ${input.runId} does not exist`);
+    if (row === undefined)
+      throw new AppError("not_found", "run_not_found", `there is no run ${input.runId}`, {
+        hint: "`drover runs` lists the newest runs.",
+      });
     const old = toRun(row);
     if (!isFinal(old.status))
       throw new AppError("conflict", "run_live", `the run ${old.id} has not ended: it is ${old.status}`, {
@@ -445,7 +455,10 @@ export const cancelRun = operation(
     limits: Limits;
   }): Steps<"requested" | "cancelled" | "already_ended"> {
     const read = yield* deskFor(input.runId, input.limits);
-    if (read === null) throw new AppError("not_found", "no_such_run", `the run ${input.runId} does not exist`);
+    if (read === null)
+      throw new AppError("not_found", "run_not_found", `there is no run ${input.runId}`, {
+        hint: "`drover runs` lists the newest runs.",
+      });
     const answer = cancelOn(read.desk, read.steps, read.live, {
       by: input.by,
       reason: input.reason,

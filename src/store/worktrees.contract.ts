@@ -69,7 +69,7 @@ forEachStore("worktrees", (open) => {
     const stage = await openStage(open);
     const { store } = stage;
     const { id: runId } = await addRun(stage);
-    await expect(begin(stage, "run_nothing")).rejects.toMatchObject({ kind: "not_found", code: "no_such_run" });
+    await expect(begin(stage, "run_nothing")).rejects.toMatchObject({ kind: "not_found", code: "run_not_found" });
     expect(await store.worktrees.get({ runId })).toBeNull();
     expect((await store.runs.get({ runId }))?.worktree).toBeNull();
     const first = await begin(stage, runId);

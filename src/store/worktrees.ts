@@ -36,7 +36,10 @@ export const beginWorktree = operation(
   function* (input: { runId: string; hostId: string; cwd: string; path: string }): Steps<WorktreeRecord> {
     const { now, run, worktree } = yield* held(input.runId);
     if (worktree !== null) return worktree;
-    if (run === null) throw new AppError("not_found", "no_such_run", `the run ${input.runId} does not exist`);
+    if (run === null)
+      throw new AppError("not_found", "run_not_found", `there is no run ${input.runId}`, {
+        hint: "`drover runs` lists the newest runs.",
+      });
     yield* finish(
       sql`insert into worktrees (run_id, host_id, cwd, path, state, created_at)
           values (${input.runId}, ${input.hostId}, ${input.cwd}, ${input.path}, 'making', ${now})`,

@@ -209,7 +209,7 @@ describe("restore", () => {
       [5, "not_a_store", other("text.db", (path) => writeFileSync(path, "loops: []\n".repeat(1_000)))],
       [5, "not_a_store", at("foreign.db")],
       [4, "newer_schema", other("newer.db", changed("pragma user_version = 9999"))],
-      [3, "no_such_file", at("absent.db")],
+      [3, "file_not_found", at("absent.db")],
       [2, "not_a_file", home.folder],
       [2, "same_file", state("drover.db")],
     ];

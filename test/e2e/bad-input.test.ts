@@ -176,7 +176,7 @@ test.each<[what: string, status: number, code: string, path: string, args: reado
   [
     "an account that is not there",
     3,
-    "no_such_account",
+    "account_not_found",
     "--account",
     [
       ...[...add, "--every", "1h", "--agent", "custom", "--agent-command", "/bin/cat", "--prompt", "x"],

@@ -290,7 +290,7 @@ describe("a bundle", () => {
       writeFileSync(path, content);
       expect((await two.refused(exit, ["import", "bundle", path, "--yes"])).code, `${nth} ${code}`).toBe(code);
     }
-    expect((await two.refused(3, ["import", "bundle", "absent"])).code).toBe("no_such_file");
+    expect((await two.refused(3, ["import", "bundle", "absent"])).code).toBe("file_not_found");
     expect(two.dump()).toBe(before);
     expect(lines.length).toBeGreaterThan(4);
   });

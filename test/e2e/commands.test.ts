@@ -378,7 +378,7 @@ const cases: readonly Case[] = [
       expect((await home.refused(2, ["limit", "set", "host:x:agent", "2"])).hint).toContain("caps.agents");
     },
     bad: [["limit", "set", "gpu", "2"], "bad_input"],
-    missing: [["limit", "set", "account:claude:nobody", "1"], "no_such_account"],
+    missing: [["limit", "set", "account:claude:nobody", "1"], "account_not_found"],
   },
   {
     name: "limit.rm",
@@ -394,7 +394,7 @@ const cases: readonly Case[] = [
       expect((await home.refused(2, ["limit", "rm", "host:x:agent"])).hint).toContain("caps.agents");
     },
     bad: [["limit", "rm", "gpu"], "bad_input"],
-    missing: [["limit", "rm", "provider:codex"], "no_such_limit"],
+    missing: [["limit", "rm", "provider:codex"], "limit_not_found"],
   },
   {
     name: "account.add",
@@ -444,7 +444,7 @@ const cases: readonly Case[] = [
       expect((await home.refused(4, ["account", "show", "default"])).hint).toContain("claude:default, codex:default");
     },
     bad: [["account", "show"], "missing_value"],
-    missing: [["account", "show", "claude:nobody"], "no_such_account"],
+    missing: [["account", "show", "claude:nobody"], "account_not_found"],
   },
   {
     name: "account.enable",
@@ -454,7 +454,7 @@ const cases: readonly Case[] = [
       expect(await answer("account.enable", ["account", "enable", "back"])).toMatchObject({ enabled: true });
     },
     bad: [["account", "enable", "a", "b"], "too_many_words"],
-    missing: [["account", "enable", "nobody"], "no_such_account"],
+    missing: [["account", "enable", "nobody"], "account_not_found"],
   },
   {
     name: "account.disable",
@@ -463,7 +463,7 @@ const cases: readonly Case[] = [
       expect(await answer("account.disable", ["account", "disable", "out"])).toMatchObject({ enabled: false });
     },
     bad: [["account", "disable", "--now"], "unknown_flag"],
-    missing: [["account", "disable", "nobody"], "no_such_account"],
+    missing: [["account", "disable", "nobody"], "account_not_found"],
   },
   {
     name: "account.hold",
@@ -484,7 +484,7 @@ const cases: readonly Case[] = [
       });
     },
     bad: [["account", "hold", "held", "--for", "1h", "--until", "+1h"], "contradiction"],
-    missing: [["account", "hold", "nobody"], "no_such_account"],
+    missing: [["account", "hold", "nobody"], "account_not_found"],
   },
   {
     name: "account.release",
@@ -495,7 +495,7 @@ const cases: readonly Case[] = [
       expect(await answer("account.release", ["account", "release", "codex:default"])).toMatchObject({ woken: 0 });
     },
     bad: [["account", "release"], "missing_value"],
-    missing: [["account", "release", "nobody"], "no_such_account"],
+    missing: [["account", "release", "nobody"], "account_not_found"],
   },
   {
     name: "account.rm",
@@ -511,7 +511,7 @@ const cases: readonly Case[] = [
       await home.refused(3, ["account", "show", "claude:gone"]);
     },
     bad: [["account", "rm"], "missing_value"],
-    missing: [["account", "rm", "nobody"], "no_such_account"],
+    missing: [["account", "rm", "nobody"], "account_not_found"],
   },
   {
     name: "account.login",
@@ -525,7 +525,7 @@ const cases: readonly Case[] = [
       expect((await home.run(["account", "login", "login"])).out.split("\n")).toContain(given.command);
     },
     bad: [["account", "login", "custom:default"], "no_login"],
-    missing: [["account", "login", "nobody"], "no_such_account"],
+    missing: [["account", "login", "nobody"], "account_not_found"],
   },
   {
     name: "agent.ls",
@@ -573,7 +573,7 @@ const cases: readonly Case[] = [
       });
       // Who asks for all accounts of it as if they were one is told how.
       const refused = await home.refused(3, ["account", "hold", "codex"]);
-      expect([refused.code, refused.hint]).toEqual(["no_such_account", expect.stringContaining("agent hold codex")]);
+      expect([refused.code, refused.hint]).toEqual(["account_not_found", expect.stringContaining("agent hold codex")]);
       await home.json(["agent", "release", "codex"]);
     },
     bad: [["agent", "hold", "gemini"], "bad_choice"],

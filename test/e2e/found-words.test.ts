@@ -57,6 +57,40 @@ describe("what is typed", () => {
   });
 });
 
+describe("help with --json is one document", () => {
+  const document = async (...words: string[]): Promise<{ readonly [key: string]: unknown }> => {
+    const { status, out, err } = await home.run(words);
+    expect([status, err]).toEqual([0, ""]);
+    return JSON.parse(out) as { readonly [key: string]: unknown };
+  };
+
+  test.each(["help --json", "--json help", "--help --json", "--json"])("drover %s", async (words) => {
+    const { commands, topics } = await document(...words.split(" "));
+    expect(commands).toContainEqual(expect.objectContaining({ command: "loop add", group: "Loops and schedules" }));
+    expect(topics).toContainEqual({ name: "exit-codes", summary: "What a command ends with" });
+  });
+
+  test("of a noun, of a command, of a topic", async () => {
+    for (const words of [
+      ["help", "loop", "--json"],
+      ["loop", "--help", "--json"],
+      ["--json", "loop", "--help"],
+    ]) {
+      const { commands } = await document(...words);
+      expect((commands as { command: string }[]).every(({ command }) => command.startsWith("loop "))).toBe(true);
+    }
+    for (const words of [
+      ["help", "loop", "add", "--json"],
+      ["loop", "add", "--help", "--json"],
+    ])
+      expect(await document(...words)).toMatchObject({ command: "loop add", exits: expect.anything() });
+    expect(await document("help", "exit-codes", "--json")).toMatchObject({
+      name: "exit-codes",
+      parts: expect.anything(),
+    });
+  });
+});
+
 describe("accounts", () => {
   const folderOf = async (name: string, ...more: string[]): Promise<string> =>
     (await home.json<{ home: string }>(["account", "add", "claude", name, ...more])).home;

@@ -207,7 +207,7 @@ describe("import systemd", () => {
       entries: [{ loop: { name: "old-form-x", argv: ["/bin/echo", "x"] } }],
     });
     expect(await home.refused(3, ["import", "systemd", "backup", "no1", "no2"])).toMatchObject({
-      code: "no_such_timer",
+      code: "timer_not_found",
       message: 'there is no timer "no1", "no2"',
     });
     expect(await home.refused(2, ["import", "systemd", "form@"])).toMatchObject({ path: "units" });

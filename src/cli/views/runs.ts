@@ -57,6 +57,16 @@ const ORIGINS: { readonly [origin: string]: string } = {
   retry: "a retry",
 };
 
+/** Where an output is and how large; of what is still written the size is not known yet. */
+const logText = (file: string, bytes: number, finishedAt: string | null): string =>
+  finishedAt === null && bytes === 0 ? file : `${file} (${describeSize(bytes)})`;
+
+/** Who cancelled it and why; what says only who is not said twice. */
+function cancelText({ by, reason }: { readonly by: string | null; readonly reason: string | null }): string {
+  const who = by === null ? "somebody" : (ORIGINS[by] ?? by);
+  return reason === null || reason === `cancelled by ${who}` ? who : `${who}: ${reason}`;
+}
+
 export function runPage(run: RunTreeDocument, screen: Screen): string {
   const head = `${screen.bold(run.id)}  ${painted(status(run.status, screen))}${run.reason === null ? "" : `  ${inertLine(run.reason)}`}\n`;
   const attempts = run.steps.flatMap((step) => step.attempts.map((attempt) => ({ step, attempt })));
@@ -83,16 +93,19 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
         ["exit", run.exitCode === null ? null : String(run.exitCode)],
         ["error", run.error === null ? null : screen.bad(`${run.error.class}: ${inertLine(run.error.message)}`)],
         ["mend", run.remedy === null ? null : inertLine(run.remedy.words)],
-        [
-          "cancel",
-          run.cancel === null ? null : `${inertLine(run.cancel.by ?? "")}: ${inertLine(run.cancel.reason ?? "")}`,
-        ],
+        ["cancel", run.cancel === null ? null : inertLine(cancelText(run.cancel))],
         ["output", run.output === null ? null : inertLine(JSON.stringify(run.output))],
         ["usage", run.usage === null ? null : usageText(run.usage)],
         ["session", newest?.sessionId == null ? null : inertLine(newest.sessionId)],
         ["labels", run.labels.join(", ")],
-        ["stdout", newest?.logs == null ? null : `${newest.logs.stdout} (${describeSize(newest.logs.stdoutBytes)})`],
-        ["stderr", newest?.logs == null ? null : `${newest.logs.stderr} (${describeSize(newest.logs.stderrBytes)})`],
+        [
+          "stdout",
+          newest?.logs == null ? null : logText(newest.logs.stdout, newest.logs.stdoutBytes, newest.finishedAt),
+        ],
+        [
+          "stderr",
+          newest?.logs == null ? null : logText(newest.logs.stderr, newest.logs.stderrBytes, newest.finishedAt),
+        ],
       ],
       screen,
     ) +

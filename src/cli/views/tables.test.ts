@@ -138,4 +138,67 @@ describe("on 80 columns", () => {
     const rows = lines(runPage(run, screen));
     expect(rows.find((row) => row.startsWith("main"))).toMatch(/rate_limited .*35m 12s ago {2}Failed to authenticat/);
   });
+
+  test("who cancelled a run is said once, and the size of an output that is being written is not called 0 B", () => {
+    const logs = { stdout: "/o", stderr: "/e", stdoutBytes: 0, stderrBytes: 0 };
+    const page = (reason: string, finishedAt: string | null): readonly string[] =>
+      runPage(
+        {
+          id: "run_01m8nza66yna0r24xmpt4xdt29",
+          status: "cancelled",
+          reason: null,
+          target: { kind: "command", argv: ["x"] },
+          origin: "person",
+          createdAt: ago(9_000),
+          labels: [],
+          worktree: null,
+          account: null,
+          loop: null,
+          slotAt: null,
+          retryOf: null,
+          parentRunId: null,
+          startedAt: ago(8_000),
+          finishedAt,
+          wakeAt: null,
+          exitCode: null,
+          error: null,
+          cancel: { requestedAt: ago(1_000), by: "person", reason },
+          output: null,
+          usage: null,
+          remedy: null,
+          usualMs: null,
+          steps: [
+            {
+              key: "main",
+              attempts: [
+                {
+                  number: 1,
+                  status: "running",
+                  startedAt: ago(8_000),
+                  finishedAt,
+                  class: null,
+                  exitCode: null,
+                  signal: null,
+                  counted: null,
+                  pid: 1,
+                  message: null,
+                  reaped: null,
+                  adopted: false,
+                  tail: null,
+                  sessionId: null,
+                  logs,
+                },
+              ],
+            },
+          ],
+        } as unknown as RunTreeDocument,
+        screen,
+      ).split("\n");
+    const ended = page("cancelled by a person", ago(0));
+    expect(ended).toContain("cancel   a person");
+    expect(ended).toContain("stdout   /o (0 B)");
+    const going = page("interrupted (Ctrl-C)", null);
+    expect(going).toContain("cancel   a person: interrupted (Ctrl-C)");
+    expect(going).toContain("stdout   /o");
+  });
 });

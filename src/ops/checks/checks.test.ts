@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { defaultLimits, type Limits } from "../../core/limits.ts";
 import type { FindingCode } from "../finding-codes.ts";
 import type { Check, Said, Site } from "../findings.ts";
+import { workWords } from "./daemon.ts";
 import { limits } from "./limits.ts";
 import { path } from "./path.ts";
 import type { Probes } from "./probes.ts";
@@ -65,5 +66,16 @@ describe("path", () => {
       codes: [],
       fine: ["/a, and for processes also /b"],
     });
+  });
+});
+
+describe("daemon", () => {
+  test.each([
+    [0, 0, null],
+    [0, 1, "a run waits"],
+    [1, 0, "a run is at work"],
+    [2, 3, "2 runs are at work, 3 runs wait"],
+  ])("%s at work and %s that wait without a daemon: what is at work is not said to wait", (running, waiting, words) => {
+    expect(workWords(running, waiting)).toBe(words);
   });
 });

@@ -41,13 +41,21 @@ export const daemon: Check = {
   },
 };
 
+/** What is at work and what waits, in words; null where there is neither. */
+export function workWords(running: number, waiting: number): string | null {
+  const atWork = running === 1 ? "a run is at work" : `${running} runs are at work`;
+  const waits = waiting === 1 ? "a run waits" : `${waiting} runs wait`;
+  if (running > 0) return waiting > 0 ? `${atWork}, ${waits}` : atWork;
+  return waiting > 0 ? waits : null;
+}
+
 /** What a daemon is missed by, in words; null: nothing, or the store cannot say. */
 async function workWithout({ openStore }: Site): Promise<string | null> {
   const opened = await openStore().catch(() => null); // the check of the store says why
   if (opened === null) return null;
   const { queued, running, waiting } = await opened.store.runs.counts({});
-  const live = queued + running + waiting;
-  if (live > 0) return live === 1 ? "a run waits" : `${live} runs wait`;
+  const told = workWords(running, queued + waiting);
+  if (told !== null) return told;
   const [next] = await opened.store.loops.nextFires({ limit: 1 });
   return next === undefined ? null : `${next.name} starts next, at ${new Date(next.at).toISOString()}`;
 }
