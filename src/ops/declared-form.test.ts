@@ -200,6 +200,16 @@ test("places are meant from where the form lies", () => {
   expect(read({ every: "1d", shell: "date" }).cwd).toBe("/srv/shop");
 });
 
+test("a command that is written as one text is told how a list looks, and of the shell", () => {
+  const words = (form: unknown) => faultsOf(form).map(({ path, hint }) => [path, hint]);
+  expect(words({ every: "1h", command: "echo hi" })).toEqual([
+    ["command", 'Write a list, as in [one, "two words"]. A line for the shell is `shell`.'],
+  ]);
+  expect(words({ every: "1h", command: ["true"], expect: "commit" })).toEqual([
+    ["expect", 'Write a list, as in [one, "two words"].'],
+  ]);
+});
+
 test("every fault of a form is told with its place", () => {
   expect(
     faultsOf({

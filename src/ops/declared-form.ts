@@ -242,7 +242,9 @@ function quoted(error: AppError): AppError {
   return isText && error.hint === undefined
     ? new AppError(error.kind, error.code, error.message, {
         ...(error.path === undefined ? {} : { path: error.path }),
-        hint: "Numbers, true, false and null are text only in quotes.",
+        hint: error.message.endsWith("a list of texts")
+          ? `Write a list, as in [one, "two words"].${error.path === "command" ? " A line for the shell is `shell`." : ""}`
+          : "Numbers, true, false and null are text only in quotes.",
       })
     : error;
 }

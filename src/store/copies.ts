@@ -143,9 +143,16 @@ export interface ExamineOptions {
   readonly library?: SqliteLibrary;
 }
 
+const notABackup = (file: string, cause?: unknown): AppError =>
+  new AppError("invalid", "not_a_backup", `${file} is not a backup of a drover store`, {
+    hint: "Name a file of `drover backup`; what `drover export` wrote is taken in by `drover import bundle`. Nothing was changed.",
+    path: file,
+    cause,
+  });
+
 /**
  * Reads a copy from its first page to its last.
- * Errors: AppError invalid `backup_damaged`, unreachable `not_a_store`, conflict `newer_schema`.
+ * Errors: AppError invalid `backup_damaged`, `not_a_backup`, conflict `newer_schema`.
  */
 export function examineCopy(file: string, { known, shown = file, library }: ExamineOptions): CopyFacts {
   const bytes = statSync(file).size;
@@ -153,7 +160,7 @@ export function examineCopy(file: string, { known, shown = file, library }: Exam
   let connection: Sqlite | undefined;
   try {
     connection = openSqlite(file, { readOnly: true }, library);
-    if (Number(connection.pragma("application_id")) !== APPLICATION_ID) throw notAStore(shown);
+    if (Number(connection.pragma("application_id")) !== APPLICATION_ID) throw notABackup(shown);
     const schema = Number(connection.pragma("user_version"));
     if (schema > known) throw newerSchema(shown, schema, known);
     const faults = connection
@@ -173,6 +180,7 @@ export function examineCopy(file: string, { known, shown = file, library }: Exam
   } catch (error) {
     if (error instanceof AppError) throw error;
     if (sqliteCode(error) === 11) throw damaged(shown, "pages are missing or contradict one another", error);
+    if (sqliteCode(error) === 26) throw notABackup(shown, error);
     throw toStoreError(error, shown, "examine");
   } finally {
     connection?.close();
