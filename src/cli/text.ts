@@ -292,8 +292,8 @@ export function table(
 }
 
 /** One of several things that are wrong, as compilers say it: `drover.yaml:40:5: MESSAGE. HINT`. A file below the folder is named from there. */
-export function problemLine({ file, line, column, path, message, hint }: Problem, cwd: string): string {
-  const name = file === undefined ? "" : file.startsWith(`${cwd}/`) ? file.slice(cwd.length + 1) : file;
+export function problemLine({ file, line, column, path, message, hint }: Problem, cwd: string | null): string {
+  const name = file === undefined ? "" : cwd !== null && file.startsWith(`${cwd}/`) ? file.slice(cwd.length + 1) : file;
   const at = [name, ...(line === undefined ? [] : [line, column ?? 1])].filter((part) => part !== "").join(":");
   const key = path === undefined || path === "" || message.includes(path) ? "" : ` [${path}]`;
   return `${at === "" ? "" : `${at}: `}${message}${key}${hint === undefined ? "" : `. ${hint}`}`;

@@ -74,6 +74,6 @@ export function applied(answer: ApplyAnswer, screen: Screen): string {
 export function applyRound(round: ApplyRound, screen: Screen): string {
   if (!("error" in round)) return applied(round, screen);
   const { message, hint, problems = [] } = round.error;
-  const lines = problems.map((problem) => `${inertLine(problemLine(problem, ""))}\n`);
-  return `${lines.join("")}${screen.bad(inertLine(message))}${hint === undefined ? "" : inertLine(`. ${hint}`)}; what was applied last stays\n`;
+  const lines = problems.map((problem) => `${inertLine(problemLine(problem, null))}\n`);
+  return `${lines.join("")}${screen.bad(inertLine(message))}; what was applied last stays${hint === undefined ? "" : inertLine(`. ${hint}`)}\n`;
 }
