@@ -56,6 +56,7 @@ describe("the errors of the reference are found in the sources", () => {
 
   test("each with its code, kind, message and hint, however it is made", () => {
     expect(kinds("name_taken")).toEqual(["conflict"]); // by a function of its file
+    expect(kinds("bundle_cut")).toEqual(["invalid"]); // by one of another
     expect(kinds("bad_input")).toEqual(["invalid"]); // by a default
     expect(kinds("run_not_found")).toEqual(["not_found"]); // put together
     expect(kinds("unknown_flag")).toEqual(["invalid"]); // one of two
