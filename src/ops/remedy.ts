@@ -121,7 +121,12 @@ export async function remedyForRun(
   const isChanged = loop !== null && JSON.stringify(loop.target) !== JSON.stringify(run.target);
   switch (answer.kind) {
     case "change": {
-      if (loop === null) return { words: "start it anew as it should be", command: null, file: null };
+      if (loop === null)
+        return {
+          words: `no loop starts it: start it anew with another \`${answer.flags(tree)}\``,
+          command: null,
+          file: null,
+        };
       if (isChanged)
         return byCommand(`drover loop run ${shellWord(loop.name)}`, "runs the loop as it has been set since");
       return changeOf(loop, answer.flags(tree));

@@ -145,6 +145,17 @@ function isSaid({ sentence, remedy }: Pick<Why, "sentence" | "remedy">, codes: r
 }
 
 describe("runs", () => {
+  test("one of no loop that timed out is told which flag to change", async () => {
+    const failed = {
+      status: "timed_out",
+      loopId: null,
+      loopName: null,
+      error: { class: "timeout", message: "late" },
+    } as const;
+    const { remedy } = await whyRun(contextOf({}), treeOf(failed));
+    expect(remedy?.words).toBe("no loop starts it: start it anew with another `--timeout D`");
+  });
+
   test.each([
     ["person", "cancelled by a person", "It was cancelled by a person."],
     ["person", "interrupted (Ctrl-C)", "It was cancelled by a person: interrupted (Ctrl-C)."],
