@@ -1,5 +1,5 @@
 /** The store of this host as a file: copied, and put back. */
-import { readdirSync } from "node:fs";
+import { readdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { StoreFiles } from "../ops/operation.ts";
@@ -50,10 +50,21 @@ export async function copy(world: CommandWorld, { target, reason, keep }: Parame
   const file = await storeFile(world, "backup");
   const { backupFolder, copyStore, dropPartials, freeCopy, rotate } = await import("../store/copies.ts");
   const folder = backupFolder(file);
+  if (target !== null) await requireFolder(dirname(target));
   const to = target ?? freeCopy(folder, reason, world.clock.now());
   dropPartials(dirname(to), isAlive);
   const contents = copyStore(file, to, { known: await known() });
   return { file: to, contents, removed: target === null ? rotate(folder, `${reason}-`, keep) : [] };
+}
+
+/** A folder that somebody named is not made: where a disk is not mounted, the copy would lie on the one it is to save from. */
+async function requireFolder(folder: string): Promise<void> {
+  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true) return;
+  const { AppError } = await import("../core/errors.ts");
+  throw new AppError("not_found", "folder_not_found", `there is no folder ${folder}`, {
+    hint: "Make it first; where it is on a disk of its own, see that the disk is mounted.",
+    path: "file",
+  });
 }
 
 export async function restore(world: CommandWorld, request: Parameters<Restore>[0]): ReturnType<Restore> {

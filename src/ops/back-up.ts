@@ -7,7 +7,7 @@ import { listOf, object, string } from "./shape.ts";
 export const operation = defineOperation({
   name: "backup",
   where: "local",
-  raises: ["conflict"],
+  raises: ["conflict", "not_found"],
   summary: "Copy the store, daemon or not; the copy is read from end to end before it counts",
   input: {
     file: folder("where the copy goes; a name in backups/ beside the store unless given", {

@@ -68,6 +68,8 @@ describe("backup", () => {
     await home.json(["loop", "add", "a", "--every", "1h", "--", "true"]);
     writeFileSync(at("there.db"), "precious");
     expect((await home.refused(4, ["backup", "there.db"])).code).toBe("target_exists");
+    expect((await home.refused(3, ["backup", "unmounted/there.db"])).code).toBe("folder_not_found");
+    expect(existsSync(at("unmounted"))).toBe(false);
     expect(readFileSync(at("there.db"), "utf8")).toBe("precious");
     expect((await home.refused(2, ["backup", "there.db/below.db"])).code).toBe("bad_target");
     expect((await home.refused(2, ["backup", "--reason", "A/../b"])).code).toBe("bad_reason");

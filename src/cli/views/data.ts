@@ -89,7 +89,10 @@ export function collected(answer: Collected, screen: Screen): string {
   const nothing = runs + folders + prompts + files.length === 0;
   const pages = facts(
     [
-      [dryRun ? "would go" : "gone", nothing ? "nothing is past its time" : plural(runs, "run")],
+      [
+        dryRun ? "would go" : "gone",
+        nothing ? "nothing is past its time" : runs === 0 ? "no run" : plural(runs, "run"),
+      ],
       [
         "folders",
         folders === 0
@@ -138,7 +141,7 @@ export function imported(answer: Imported, screen: Screen): string {
     .join(", ");
   const kept = (counts["conflict"] ?? 0) + (counts["blocked"] ?? 0) > 0;
   const end = applied
-    ? `Imported: ${total === "" ? "nothing" : total}.${history === null ? "" : ` History: ${plural(history.runs, "run")} new.`} New loops are paused: \`drover loop resume NAME\`.\n`
+    ? `Imported: ${total === "" ? "nothing" : total}.${history === null ? "" : ` History: ${plural(history.runs, "run")} new.`}${(counts["create"] ?? 0) === 0 ? "" : " New loops are paused: `drover loop resume NAME`."}\n`
     : kept
       ? `Nothing was changed: ${total}. --replace takes the bundle's, --skip takes the rest.\n`
       : `${dryRun ? "Would import" : "Nothing to import"}: ${total === "" ? "nothing" : total}.\n`;
