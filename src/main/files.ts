@@ -1,5 +1,5 @@
 /** The store of this host as a file: copied, and put back. */
-import { readdirSync, statSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { dirname } from "node:path";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { StoreFiles } from "../ops/operation.ts";
@@ -59,7 +59,7 @@ export async function copy(world: CommandWorld, { target, reason, keep }: Parame
 
 /** A folder that somebody named is not made: where a disk is not mounted, the copy would lie on the one it is to save from. */
 async function requireFolder(folder: string): Promise<void> {
-  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true) return;
+  if (existsSync(folder)) return;
   const { AppError } = await import("../core/errors.ts");
   throw new AppError("not_found", "folder_not_found", `there is no folder ${folder}`, {
     hint: "Make it first; where it is on a disk of its own, see that the disk is mounted.",
