@@ -27,19 +27,16 @@ export const groups = [
       "main/files.ts",
       "main/inspect.ts",
       "main/server.ts",
-      "ops/daemon-log.ts",
-      "ops/findings.ts",
-      "ops/import-crontab.ts",
-      "ops/import-loops.ts",
-      "ops/import-systemd.ts",
+      "ops/daemon/daemon-log.ts",
+      "ops/doctor/findings.ts",
+      "ops/imports/import-crontab.ts",
+      "ops/imports/import-loops.ts",
+      "ops/imports/import-systemd.ts",
       "store/integrity.ts",
     ],
   ],
   // What reads or writes files of definitions: alone in needing YAML, and in need of the schema library.
-  [
-    "definitions",
-    [/^ops\/(apply|bundle|check|config|declared|export|import)-/, "ops/declaration.ts", "ops/edit-loop.ts"],
-  ],
+  ["definitions", [/^ops\/declared\//, /^ops\/\w+\/(bundle|config|export|import)-/, "ops/loops/edit-loop.ts"]],
   // What does something, or tells of what is seldom asked for: a list needs none of it.
   [
     "acts",

@@ -22,7 +22,7 @@ const MAKERS = [
   ["", "badInput", { kind: "invalid", code: 3, message: 1, hint: 2, usual: "bad_input" }],
   ["ops/", "checkWith", { kind: "invalid", code: 3, message: 99, hint: 4, usual: "bad_input" }],
   ["store/loops.ts", "conflict", { kind: "conflict", code: 0, message: 1, hint: 2 }],
-  ["ops/bundle.ts", "refuse", { kind: "invalid", code: 0, message: 2, hint: 3 }],
+  ["ops/data/bundle.ts", "refuse", { kind: "invalid", code: 0, message: 2, hint: 3 }],
   ["store/replace.ts", "notACopy", { kind: "invalid", code: 0, message: 1, hint: 2 }],
 ];
 

@@ -17,9 +17,9 @@ export async function loadProgram() {
           export { operations } from "./src/ops/index.ts";
           export { keysOf } from "./src/ops/shape.ts";
           export { flagOf } from "./src/ops/fields.ts";
-          export { findingKinds } from "./src/ops/finding-codes.ts";
-          export { configSchema, declarationSchema } from "./src/ops/declared-schema.ts";
-          export { readSettings } from "./src/ops/settings.ts";
+          export { findingKinds } from "./src/ops/doctor/finding-codes.ts";
+          export { configSchema, declarationSchema } from "./src/ops/declared/declared-schema.ts";
+          export { readSettings } from "./src/ops/config/settings.ts";
           export { placesOf } from "./src/ops/places.ts";
           export { EXIT, EXIT_MEANINGS } from "./src/cli/exits.ts";
           export { grouped } from "./src/cli/help.ts";

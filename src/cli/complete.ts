@@ -5,8 +5,8 @@
 import { describeDuration } from "../core/duration.ts";
 import { shortId } from "../core/ids.ts";
 import type { OfferedThing } from "../core/ports.ts";
-import { allAccounts } from "../ops/account-find.ts";
-import { PROVIDERS } from "../ops/agent-target.ts";
+import { allAccounts } from "../ops/accounts/account-find.ts";
+import { PROVIDERS } from "../ops/accounts/agent-target.ts";
 import type { Field } from "../ops/fields.ts";
 import { findRun } from "../ops/find.ts";
 import { operations } from "../ops/index.ts";

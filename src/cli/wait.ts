@@ -8,14 +8,14 @@ import { isLiveAttempt, type RunStatus } from "../core/run.ts";
 import { attemptOf, parsedOutput, type RunTreeDocument } from "../ops/documents.ts";
 import { findRun } from "../ops/find.ts";
 import { inWords } from "../ops/fault-words.ts";
-import { remedyOf } from "../ops/login-remedy.ts";
+import { remedyOf } from "../ops/accounts/login-remedy.ts";
 import type { StoreContext } from "../ops/operation.ts";
 import { withReading } from "../ops/perform.ts";
-import { answerRun } from "../ops/run-answer.ts";
-import { isPlainWait, WAITS } from "../ops/wait-words.ts";
+import { answerRun } from "../ops/runs/run-answer.ts";
+import { isPlainWait, WAITS } from "../ops/why/wait-words.ts";
 import type { World } from "../ops/world.ts";
 import { RUN_EXIT } from "./exits.ts";
-import { usualMs } from "../ops/usual.ts";
+import { usualMs } from "../ops/runs/usual.ts";
 import { type LiveLine, openLiveLine, type Standing, tokens } from "./live.ts";
 import type { Screen } from "./screen.ts";
 

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import type { ClientOptions } from "../http/client.ts";
 import type { Caller } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
-import { isOwn, socketsOf } from "../ops/socket-record.ts";
+import { isOwn, socketsOf } from "../ops/daemon/socket-record.ts";
 import type { World } from "../ops/world.ts";
 
 type Here = Pick<World, "env" | "places" | "build">;
@@ -28,7 +28,7 @@ async function presented(
  */
 export async function callerHere({ env, places }: Here, startsWork: boolean): Promise<Caller> {
   const shown = await presented(env, startsWork);
-  const { callerOf } = await import("../ops/run-token.ts");
+  const { callerOf } = await import("../ops/runs/run-token.ts");
   return callerOf(shown.token === null ? new Uint8Array() : await tokenKey(places, false), shown, startsWork);
 }
 
@@ -56,7 +56,7 @@ export async function askWhereItListens<T>(
 
 /** The key of run tokens, made on first use. Without `make` an absent key is one that signs nothing. */
 export async function tokenKey(places: Places, make: boolean): Promise<Uint8Array> {
-  const { newTokenKey } = await import("../ops/run-token.ts");
+  const { newTokenKey } = await import("../ops/runs/run-token.ts");
   const { keepOnce } = await import("../ops/kept.ts");
   if (make)
     return Buffer.from(

@@ -1,7 +1,7 @@
 /** The store, opened with what an operation is given beside it. */
 import type { CommandWorld } from "../cli/cli.ts";
 import type { Caller, StoreContext } from "../ops/operation.ts";
-import type { Settings } from "../ops/settings.ts";
+import type { Settings } from "../ops/config/settings.ts";
 import type { OpenContext } from "../ops/world.ts";
 import { hostIdOf, outputFiles } from "./host.ts";
 import { LOOK_MS, SILENCE_PATIENCE_MS } from "./state.ts";

@@ -3,10 +3,10 @@ import { statSync, truncateSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
-import type { DaemonLog } from "../ops/daemon-log.ts";
+import type { DaemonLog } from "../ops/daemon/daemon-log.ts";
 import type { DaemonControl, DaemonEnd, Health, StoreContext } from "../ops/operation.ts";
-import type { Settings } from "../ops/settings.ts";
-import { forgetSocket } from "../ops/socket-record.ts";
+import type { Settings } from "../ops/config/settings.ts";
+import { forgetSocket } from "../ops/daemon/socket-record.ts";
 import { tokenKey } from "./caller.ts";
 import { describeFault, recordFault } from "./faults.ts";
 import { hostIdOf, machineId } from "./host.ts";
@@ -62,7 +62,7 @@ export async function beDaemon(
         hint: "`drover status` shows it, `drover down` stops it.",
       },
     );
-  const { openDaemonLog } = await import("../ops/daemon-log.ts");
+  const { openDaemonLog } = await import("../ops/daemon/daemon-log.ts");
   const log = openDaemonLog({
     file: places.daemonLog,
     now: Date.now,

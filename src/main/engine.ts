@@ -2,10 +2,10 @@
 import type { CommandWorld } from "../cli/cli.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
-import type { DaemonLog } from "../ops/daemon-log.ts";
+import type { DaemonLog } from "../ops/daemon/daemon-log.ts";
 import type { Health } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
-import type { Settings } from "../ops/settings.ts";
+import type { Settings } from "../ops/config/settings.ts";
 import type { StoreHandle } from "../store/driver.ts";
 import type { operations } from "../store/operations.ts";
 
@@ -33,7 +33,7 @@ export async function openEngine(parts: EngineParts): Promise<Engine> {
   const { places } = world;
   const [{ startEngine }, { signRunToken }, { randomBytes }, execution] = await Promise.all([
     import("../engine/engine.ts"),
-    import("../ops/run-token.ts"),
+    import("../ops/runs/run-token.ts"),
     import("node:crypto"),
     Promise.all([
       import("../execution/spawner.ts"),

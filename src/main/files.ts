@@ -16,7 +16,7 @@ const AT_ONCE = 100;
 
 /** The store's file. Errors: AppError invalid `not_available` on PostgreSQL, with the command that does it there. */
 async function storeFile(world: CommandWorld, does: "backup" | "restore"): Promise<string> {
-  const { storeFileOf, withoutPassword } = await import("../ops/settings.ts");
+  const { storeFileOf, withoutPassword } = await import("../ops/config/settings.ts");
   const { AppError } = await import("../core/errors.ts");
   const { store } = await world.settings();
   const file = storeFileOf(store, world.places);

@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
 import type { AgentTools, Leftovers, OutputFiles, WorktreeTools } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
-import type { Settings } from "../ops/settings.ts";
+import type { Settings } from "../ops/config/settings.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -166,7 +166,7 @@ export function worktreeTools(open: () => Promise<HostWorktrees>): WorktreeTools
 export function leftoversOf(places: Places, settings: () => Promise<Settings>): Leftovers {
   const open = () => import("../execution/leftovers.ts");
   const here = async () => {
-    const { storeFileOf } = await import("../ops/settings.ts");
+    const { storeFileOf } = await import("../ops/config/settings.ts");
     return { runs: places.runs, storeFile: storeFileOf((await settings()).store, places) };
   };
   return {

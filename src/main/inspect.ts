@@ -3,7 +3,7 @@ import { chmodSync, existsSync, statSync } from "node:fs";
 import { readdir, statfs } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import type { CommandWorld } from "../cli/cli.ts";
-import type { ClockGap, Probes } from "../ops/checks/probes.ts";
+import type { ClockGap, Probes } from "../ops/doctor/checks/probes.ts";
 import type { Examination, SelfTest } from "../ops/operation.ts";
 
 /** Limit of git for a look, and of a question to a tool of the system. */
@@ -17,7 +17,7 @@ const KEPT_BYTES = 65_536;
 /** Everything `doctor` finds here. It changes nothing. */
 export async function inspect(world: CommandWorld): Promise<Examination> {
   const [{ examine }, { giveUpErrands }, probes] = await Promise.all([
-    import("../ops/findings.ts"),
+    import("../ops/doctor/findings.ts"),
     import("../execution/errand.ts"),
     openProbes(world),
   ]);
@@ -30,7 +30,7 @@ export async function inspect(world: CommandWorld): Promise<Examination> {
 /** The run of one second, and what became of it. */
 export async function selfTest(world: CommandWorld): Promise<SelfTest> {
   const [{ runSelfTest }, { orphans }] = await Promise.all([
-    import("../ops/self-test.ts"),
+    import("../ops/daemon/self-test.ts"),
     import("../execution/processes.ts"),
   ]);
   return runSelfTest(world, (attemptId) => orphans(attemptId).map(({ pid }) => pid));
@@ -138,7 +138,7 @@ async function openProbes(world: CommandWorld): Promise<Probes> {
 
 /** What the daemon wrote of the clocks, in its log and in those that were put aside. */
 async function gapsIn(file: string, since: number): Promise<readonly ClockGap[]> {
-  const { readDaemonLog } = await import("../ops/daemon-log-read.ts");
+  const { readDaemonLog } = await import("../ops/daemon/daemon-log-read.ts");
   const lines = (await readDaemonLog(file, LOG_LINES)) ?? [];
   return lines.flatMap((line) => {
     if (!("event" in line) || line.event !== "woke_after_gap" || Date.parse(line.at) < since) return [];

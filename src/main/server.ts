@@ -1,10 +1,10 @@
 /** The daemon's socket: each request is an operation, performed on the daemon's store. */
 import type { CommandWorld } from "../cli/cli.ts";
 import type { Server, ServerOptions } from "../http/server.ts";
-import type { DaemonLog } from "../ops/daemon-log.ts";
+import type { DaemonLog } from "../ops/daemon/daemon-log.ts";
 import type { DaemonControl, StoreContext } from "../ops/operation.ts";
-import type { Settings } from "../ops/settings.ts";
-import { recordSocket } from "../ops/socket-record.ts";
+import type { Settings } from "../ops/config/settings.ts";
+import { recordSocket } from "../ops/daemon/socket-record.ts";
 import { storeContext } from "./context.ts";
 import { describeFault, recordFault } from "./faults.ts";
 
@@ -29,7 +29,7 @@ export async function openServer(parts: ServerParts): Promise<Server> {
     import("../http/server.ts"),
     import("../ops/index.ts"),
     import("../ops/perform.ts"),
-    import("../ops/run-token.ts"),
+    import("../ops/runs/run-token.ts"),
   ]);
   const server = await serve({
     socket: places.socket,

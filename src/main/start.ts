@@ -5,7 +5,7 @@ import type { CommandWorld } from "../cli/cli.ts";
 import type { Background } from "../execution/background.ts";
 import type { Health, SelfStart } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
-import { socketsOf } from "../ops/socket-record.ts";
+import { socketsOf } from "../ops/daemon/socket-record.ts";
 import { diskFull, LOOK_MS, requireState, SILENCE_PATIENCE_MS, stateFault } from "./state.ts";
 
 /**

@@ -82,7 +82,7 @@ export async function takeLocks(
   isVain: () => Promise<boolean> = async () => false,
 ): Promise<HeldLock[] | { readonly owner: number | null }> {
   const { acquireLock } = await import("../store/lock.ts");
-  const { storeFileOf } = await import("../ops/settings.ts");
+  const { storeFileOf } = await import("../ops/config/settings.ts");
   const storeFile = storeFileOf((await settings()).store, places);
   const files = [
     places.lockFile,

@@ -5,7 +5,7 @@
 import { existsSync } from "node:fs";
 import type { CommandWorld } from "../cli/cli.ts";
 import type { Build } from "../ops/operation.ts";
-import type { Settings } from "../ops/settings.ts";
+import type { Settings } from "../ops/config/settings.ts";
 import { askWhereItListens, callerHere } from "./caller.ts";
 import { openContext } from "./context.ts";
 import { recordFault } from "./faults.ts";
@@ -37,13 +37,13 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
     build,
     places,
     settings() {
-      settings ??= import("../ops/settings.ts").then(({ requireSettings }) =>
+      settings ??= import("../ops/config/settings.ts").then(({ requireSettings }) =>
         requireSettings(env, places, (message) => process.stderr.write(`drover: ${message}\n`)),
       );
       return settings;
     },
     async usualSettings() {
-      const { readSettings } = await import("../ops/settings.ts");
+      const { readSettings } = await import("../ops/config/settings.ts");
       return (await readSettings(env, places, null)).settings;
     },
     caller: (startsWork) => callerHere(world, startsWork),
@@ -101,7 +101,7 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
     },
     async service() {
       const { openServices } = await import("../execution/services/index.ts");
-      const { settingsAsFarAsRead } = await import("../ops/settings.ts");
+      const { settingsAsFarAsRead } = await import("../ops/config/settings.ts");
       const { limits } = await settingsAsFarAsRead(env, places);
       return openServices({ environment: env, limitMs: limits.serviceCallMs, home: home ?? "/" });
     },

@@ -6,9 +6,9 @@ import type { AccountRecord, WorktreeRecord } from "../core/records.ts";
 import type { ServiceControl } from "../core/service.ts";
 import type { Provider } from "../core/target.ts";
 import type { Fields, InputOf } from "./fields.ts";
-import type { FindingCode, FindingLevel } from "./finding-codes.ts";
+import type { FindingCode, FindingLevel } from "./doctor/finding-codes.ts";
 import type { Places } from "./places.ts";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./config/settings.ts";
 import type { Shape } from "./shape.ts";
 
 /**

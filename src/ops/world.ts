@@ -2,7 +2,7 @@
 import type { Instant } from "../core/ports.ts";
 import type { AgentTools, Build, Caller, Leftovers, Reach, StoreContext, WorktreeTools } from "./operation.ts";
 import type { Places } from "./places.ts";
-import type { Settings } from "./settings.ts";
+import type { Settings } from "./config/settings.ts";
 
 /** An open store, for as long as its one use takes. */
 export interface OpenContext {

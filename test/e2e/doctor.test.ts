@@ -17,7 +17,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { makeId } from "../../src/core/ids.ts";
-import { type FindingCode, findingKinds } from "../../src/ops/finding-codes.ts";
+import { type FindingCode, findingKinds } from "../../src/ops/doctor/finding-codes.ts";
 import { openSqlite } from "../../src/store/sqlite-adapters.ts";
 import { endChild } from "../children.ts";
 import { type CommandOptions, type Home, openHome, PROGRAM, until } from "./drover.ts";
@@ -40,12 +40,12 @@ interface Diagnosis {
 
 /** Codes of what cannot be planted on any machine: the checks are given it, or judge it, in the test of that file. */
 const ELSEWHERE: { readonly [code in FindingCode]?: string } = {
-  shell_missing: "src/ops/checks/checks.test.ts",
-  tool_missing: "src/ops/checks/checks.test.ts",
-  processes_low: "src/ops/checks/checks.test.ts",
-  watch_limit_low: "src/ops/checks/checks.test.ts",
+  shell_missing: "src/ops/doctor/checks/checks.test.ts",
+  tool_missing: "src/ops/doctor/checks/checks.test.ts",
+  processes_low: "src/ops/doctor/checks/checks.test.ts",
+  watch_limit_low: "src/ops/doctor/checks/checks.test.ts",
 };
-const OF_SERVICE = "src/ops/service.test.ts";
+const OF_SERVICE = "src/ops/daemon/service.test.ts";
 
 const covered = new Set<FindingCode>();
 const homes: Home[] = [];

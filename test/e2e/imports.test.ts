@@ -1,7 +1,7 @@
 import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { ImportAnswer } from "../../src/ops/import-plan.ts";
+import type { ImportAnswer } from "../../src/ops/imports/import-plan.ts";
 import { type Home, openHome } from "./drover.ts";
 
 let home: Home;

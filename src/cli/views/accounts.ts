@@ -1,6 +1,6 @@
 /** Accounts, agents and worktrees for people. */
 import type { AccountDocument, HoldDocument, Warning } from "../../ops/documents.ts";
-import { WITHOUT_REASON } from "../../ops/hold-until.ts";
+import { WITHOUT_REASON } from "../../ops/accounts/hold-until.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine, table } from "../text.ts";
 import { distance, facts, painted, plural, short, status, time, warnings } from "./words.ts";

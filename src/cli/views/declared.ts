@@ -1,6 +1,6 @@
 /** What files declare for people: what is made, changed and taken away, object by object and field by field. */
-import type { ApplyAnswer, ApplyRound } from "../../ops/apply-files.ts";
-import type { FieldChange, PlanItem } from "../../ops/declared-plan.ts";
+import type { ApplyAnswer, ApplyRound } from "../../ops/declared/apply-files.ts";
+import type { FieldChange, PlanItem } from "../../ops/declared/declared-plan.ts";
 import type { Json } from "../../ops/fields.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine, problemLine } from "../text.ts";

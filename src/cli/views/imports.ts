@@ -1,5 +1,5 @@
 /** Imports for people: each line, and what was understood. */
-import type { ImportAnswer, ImportedLoop, ImportEntry } from "../../ops/import-plan.ts";
+import type { ImportAnswer, ImportedLoop, ImportEntry } from "../../ops/imports/import-plan.ts";
 import type { LoopPolicy } from "../../core/loop.ts";
 import { formatDuration } from "../../core/duration.ts";
 import type { Screen } from "../screen.ts";

@@ -1,8 +1,8 @@
 /** The service that starts the daemon, for people. */
 import type { Warning } from "../../ops/documents.ts";
-import type { InstallAnswer } from "../../ops/install-service.ts";
-import type { ReadLine } from "../../ops/daemon-log-read.ts";
-import type { ServiceFinding, ServiceState } from "../../ops/service-state.ts";
+import type { InstallAnswer } from "../../ops/daemon/install-service.ts";
+import type { ReadLine } from "../../ops/daemon/daemon-log-read.ts";
+import type { ServiceFinding, ServiceState } from "../../ops/daemon/service-state.ts";
 import type { Screen } from "../screen.ts";
 import { inertLine } from "../text.ts";
 import { facts, painted, plural, status, time, warnings } from "./words.ts";

@@ -1,0 +1,23 @@
+import { choice, withDefault } from "../fields.ts";
+import { defineOperation } from "../operation.ts";
+import { anything } from "../shape.ts";
+
+export const operation = defineOperation({
+  name: "config.schema",
+  where: "local",
+  unconfigured: true,
+  summary: "Print the JSON Schema of drover.yaml or of config.yaml, for editors",
+  input: {
+    file: withDefault(choice("the file", ["drover.yaml", "config.yaml"], { placeholder: "FILE" }), "drover.yaml"),
+  },
+  output: anything,
+  cli: {
+    positionals: ["file"],
+    examples: ["config schema", "config schema config.yaml"],
+    notes: ["Editors find it by a first line: # yaml-language-server: $schema=drover.schema.json"],
+  },
+  async run(_context, { file }) {
+    const { configSchema, declarationSchema } = await import("../declared/declared-schema.ts");
+    return file === "config.yaml" ? configSchema() : declarationSchema();
+  },
+});
