@@ -23,6 +23,7 @@ const MAKERS = [
   ["ops/", "checkWith", { kind: "invalid", code: 3, message: 99, hint: 4, usual: "bad_input" }],
   ["store/loops.ts", "conflict", { kind: "conflict", code: 0, message: 1, hint: 2 }],
   ["ops/data/bundle.ts", "refuse", { kind: "invalid", code: 0, message: 2, hint: 3 }],
+  ["ops/declared/declared-text.ts", "problem", { kind: "invalid", code: 0, message: 1, hint: 2 }],
   ["store/replace.ts", "notACopy", { kind: "invalid", code: 0, message: 1, hint: 2 }],
 ];
 
@@ -149,7 +150,9 @@ export function findErrors() {
         const kind = typeof maker.kind === "string" ? maker.kind : (given[maker.kind] ?? "");
         if (code !== undefined && PASSED_ON.test(code)) continue;
         const found =
-          code === undefined ? [maker.usual ?? ""] : textsOf(code).filter((one) => /^[a-z.]+(_[a-z.]+)*$/.test(one));
+          code === undefined
+            ? [maker.usual ?? ""]
+            : textsOf(code).filter((one) => /^[a-z0-9.]+(_[a-z0-9.]+)*$/.test(one));
         const kinds = typeof maker.kind === "string" ? [maker.kind] : textsOf(kind);
         if (found.length === 0 || found[0] === "" || (kinds.length === 0 && !PASSED_ON.test(kind))) {
           if (!(code ?? "").includes(".code")) puzzles.push(`${file}: ${call}${given.join(", ").slice(0, 120)}`);

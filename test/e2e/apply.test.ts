@@ -258,7 +258,7 @@ describe("all or nothing", () => {
     [
       "a cron expression without quotes",
       "version: 1\nloops:\n  a:\n    cron: */5 * * * *\n    shell: x\n",
-      "4:13",
+      "4:15",
       "bad_yaml",
     ],
     ["a merge key", "version: 1\nloops:\n  a: &a {every: 5m, shell: x}\n  b: {<<: *a}\n", "4:7", "unknown_key"],

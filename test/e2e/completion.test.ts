@@ -128,7 +128,7 @@ describe.each(SHELLS)("%s", (shell) => {
     expect(await type(`drover logs ${bad} --ste\tm\t`)).toEqual(["logs", bad, "--step", "main"]);
     expect(await type("drover account show claude:d\t")).toEqual(["account", "show", "claude:default"]);
     // A flag that was given is not offered again, so that what is typed stays.
-    expect(await type("drover runs --status failed --stat\t")).toEqual(["runs", "--status", "failed", "--stat"]);
+    expect(await type("drover runs --limit 3 --lim\t")).toEqual(["runs", "--limit", "3", "--lim"]);
   });
 
   here("completes files and folders, and what another command takes", async () => {

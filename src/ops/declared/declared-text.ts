@@ -71,13 +71,9 @@ export function readDeclaredText(bytes: Uint8Array): DeclaredText {
   if (fault !== null) return unreadable(fault);
   const text = new TextDecoder("utf-8").decode(bytes);
   if (text.trim() === "")
-    return unreadable({
-      code: "empty_file",
-      message: "the file is empty",
-      hint: "Begin it with `version: 1`.",
-      line: 1,
-      column: 1,
-    });
+    return unreadable(
+      problem("empty_file", "the file is empty", "Begin it with `version: 1`.", { line: 1, column: 1 }),
+    );
   const pieces = text.length > WHOLE_CHARACTERS ? inPieces(text) : null;
   if (pieces !== null) {
     const value = joined(text, pieces);
@@ -89,29 +85,36 @@ export function readDeclaredText(bytes: Uint8Array): DeclaredText {
 /** Plain data as YAML that `readDeclaredText` reads as the same; long texts are not folded. */
 export const writeDeclaredText = (value: unknown): string => stringify(value, { lineWidth: 0 });
 
-const unreadable = (problem: Problem & Partial<Place>): DeclaredText => ({
+/** A fault of the text, at its place. */
+const problem = (code: string, message: string, hint: string | undefined, place: Place): Problem & Partial<Place> => ({
+  code,
+  message,
+  ...(hint === undefined ? {} : { hint }),
+  ...place,
+});
+
+const unreadable = (fault: Problem & Partial<Place>): DeclaredText => ({
   value: undefined,
-  problems: [problem],
-  locate: () => ({ line: problem.line ?? 1, column: problem.column ?? 1 }),
+  problems: [fault],
+  locate: () => ({ line: fault.line ?? 1, column: fault.column ?? 1 }),
 });
 
 /** Why bytes are no text; null when they are. */
 function undecodable(bytes: Uint8Array): (Problem & Partial<Place>) | null {
   if (isUtf8(bytes) && !bytes.includes(0)) return null;
   if (bytes.length > 1 && [0xfeff, 0xfffe].includes((bytes[0] ?? 0) * 256 + (bytes[1] ?? 0)))
-    return { code: "not_utf8", message: "this is UTF-16", hint: "Save the file as UTF-8.", line: 1, column: 1 };
+    return problem("not_utf8", "this is UTF-16", "Save the file as UTF-8.", { line: 1, column: 1 });
   let from = 0;
   for (let line = 1; ; line++) {
     const end = bytes.indexOf(10, from);
     const part = bytes.subarray(from, end === -1 ? undefined : end);
     if (!isUtf8(part) || part.includes(0))
-      return {
-        code: "not_utf8",
-        message: part.includes(0) ? "there is a NUL byte in it" : "this is not UTF-8",
-        hint: "Save the file as UTF-8.",
-        line,
-        column: 1,
-      };
+      return problem(
+        "not_utf8",
+        part.includes(0) ? "there is a NUL byte in it" : "this is not UTF-8",
+        "Save the file as UTF-8.",
+        { line, column: 1 },
+      );
     if (end === -1) return null;
     from = end + 1;
   }
@@ -139,14 +142,12 @@ function whole(text: string): DeclaredText {
     if (isFollowing || problems.length >= MOST_PROBLEMS) continue;
     told.add(place.line).add(code);
     const hint = isStar ? "A text that begins with * or & needs quotes." : HINTS[code];
-    problems.push({
-      code: code === "DUPLICATE_KEY" ? "duplicate_key" : "bad_yaml",
-      message: isStar
-        ? "* and & begin an alias and an anchor here"
-        : (MESSAGES[code] ?? `${message.charAt(0).toLowerCase()}${message.slice(1)}`),
-      ...(hint === undefined ? {} : { hint }),
-      ...place,
-    });
+    const words = isStar
+      ? "* and & begin an alias and an anchor here"
+      : (MESSAGES[code] ?? `${message.charAt(0).toLowerCase()}${message.slice(1)}`);
+    problems.push(
+      code === "DUPLICATE_KEY" ? problem("duplicate_key", words, hint, place) : problem("bad_yaml", words, hint, place),
+    );
   }
   const locate = (path: string): Place => at(offsetOf(document, path));
   if (isTorn) return { value: undefined, problems, locate };
@@ -159,12 +160,16 @@ function whole(text: string): DeclaredText {
     const message =
       error instanceof RangeError ? error.message : error instanceof ReferenceError ? error.message : String(error);
     const unresolved = /unresolved alias.*: (.*)$/i.exec(message);
-    problems.push({
-      code: unresolved === null ? "too_many_aliases" : "bad_yaml",
-      message: unresolved === null ? message : `the alias *${unresolved[1]} names no anchor that stands before it`,
-      hint: unresolved === null ? "Write out what they stand for." : "A text that begins with * or & needs quotes.",
-      ...(unresolved === null ? { line: 1, column: 1 } : at(aliasOffset(document, unresolved[1] ?? ""))),
-    });
+    problems.push(
+      unresolved === null
+        ? problem("too_many_aliases", message, "Write out what they stand for.", { line: 1, column: 1 })
+        : problem(
+            "bad_yaml",
+            `the alias *${unresolved[1]} names no anchor that stands before it`,
+            "A text that begins with * or & needs quotes.",
+            at(aliasOffset(document, unresolved[1] ?? "")),
+          ),
+    );
     return { value: undefined, problems, locate };
   }
 }
