@@ -1,4 +1,10 @@
 /**
+ * Rows that are looked through for one page of a list where a filter has no index of its own. A page may then hold fewer
+ * rows than were asked for, or none, and still have a next one. No setting: the cursor goes on from there.
+ */
+export const WALK = 2_000;
+
+/**
  * Every limit that is not part of a loop's policy, with its default. `config.yaml` may set each under the same name;
  * `drover config show` prints where a value comes from. Milliseconds and bytes are in the names.
  */

@@ -1,6 +1,6 @@
 /** Loops: kept, edited, and their due instants turned into slots and runs. The decision is `planDue` of core; here it is read for and written. */
 import { AppError, ensure } from "../core/errors.ts";
-import type { Limits } from "../core/limits.ts";
+import { type Limits, WALK } from "../core/limits.ts";
 import { loopTable } from "../core/loop-states.ts";
 import {
   planDue as decide,
@@ -28,7 +28,7 @@ import {
   type Context,
   type Steps,
 } from "./operation.ts";
-import { pageOf, pageOfWalk, readCursor, WALK } from "./page.ts";
+import { pageOf, pageOfWalk, readCursor } from "./page.ts";
 import { toLoop, type LoopRow, type Row } from "./rows.ts";
 import { cancelOn, deskFor, digestOf, letIn, newRun, nextWake, parentOf, suffixKey, toTurn } from "./runs.ts";
 import { forUpdate, join, jsonList, skipLocked, sql, storeNow, type Sql } from "./sql.ts";

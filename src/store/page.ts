@@ -2,12 +2,6 @@
 import { AppError } from "../core/errors.ts";
 import type { Page } from "../core/ports.ts";
 
-/**
- * Rows that are looked through for one page where a filter has no index of its own. A page may then hold fewer rows than
- * were asked for, or none, and still have a next one.
- */
-export const WALK = 2_000;
-
 type Key = readonly (string | number)[];
 
 const encode = (key: Key): string => Buffer.from(JSON.stringify(key)).toString("base64url");

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { AppError, ensure } from "../core/errors.ts";
 import type { IdKind } from "../core/ids.ts";
-import type { Limits } from "../core/limits.ts";
+import { type Limits, WALK } from "../core/limits.ts";
 import { loopTable } from "../core/loop-states.ts";
 import type { Page, PageRequest, RunDraft } from "../core/ports.ts";
 import type { RunRecord, RunTree } from "../core/records.ts";
@@ -13,7 +13,7 @@ import type { Target } from "../core/target.ts";
 import { accountOf, promptOf } from "../core/target-parts.ts";
 import { journal, type Journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, type Context, type Steps } from "./operation.ts";
-import { pageOf, pageOfWalk, readCursor, WALK } from "./page.ts";
+import { pageOf, pageOfWalk, readCursor } from "./page.ts";
 import {
   toAttempt,
   toLoop,

@@ -2,7 +2,8 @@
 import type { Page, PageRequest } from "../core/ports.ts";
 import type { SlotOutcome, SlotRecord } from "../core/records.ts";
 import { all, one, read, type Steps } from "./operation.ts";
-import { pageOf, pageOfWalk, readCursor, WALK } from "./page.ts";
+import { WALK } from "../core/limits.ts";
+import { pageOf, pageOfWalk, readCursor } from "./page.ts";
 import type { Row } from "./rows.ts";
 import { join, sql } from "./sql.ts";
 

@@ -1,3 +1,4 @@
+import { WALK } from "../../core/limits.ts";
 import { loopStatuses } from "../../core/loop-states.ts";
 import { awayRuns } from "../accounts/away.ts";
 import { loopKeys, toLoopDocument } from "../documents.ts";
@@ -35,7 +36,7 @@ export const operation = defineOperation({
     excludes: [["archived", "failing"]],
     examples: ["loop ls", "loop ls --failing", "loop ls --status paused --json"],
     notes: [
-      "--status and --label look through 5000 loops for a page: it may hold fewer than --limit and have a next one.",
+      `--status, and any filter beside --label, looks through ${WALK} loops for a page: it may hold fewer than --limit and have a next one.`,
     ],
   },
   async run({ store }, input) {

@@ -1,3 +1,4 @@
+import { WALK } from "../../core/limits.ts";
 import type { RunRecord } from "../../core/records.ts";
 import { failureClasses, heldReasons, isFinal, runStatuses, waitReasons } from "../../core/run.ts";
 import { type RunDocument, runShape, toRunDocument } from "../documents.ts";
@@ -31,7 +32,7 @@ export const operation = defineOperation({
     examples: ["runs", "runs --status failed,timed_out --since 1d", "runs --loop fetch --json", "runs --reason limit"],
     notes: [
       "Pages stay in step while runs come and end: give --cursor the `next` of the page before.",
-      "--kind, --class, and --label beside another filter look through 5000 runs for a page: it may hold fewer than --limit and have a next one.",
+      `--kind, --class, and --label beside another filter look through ${WALK} runs for a page: it may hold fewer than --limit and have a next one.`,
     ],
   },
   async run(context, input) {
