@@ -17,7 +17,7 @@ test("each line of the registry says what its file says", async () => {
 });
 
 test("every file that defines an operation has its line", () => {
-  const defining = readdirSync(folder).filter(
+  const defining = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(
     (file) =>
       /^(?!.*\.test\.ts$).*\.ts$/.test(file) &&
       /^export const operation = /m.test(readFileSync(new URL(file, folder), "utf8")),
