@@ -75,7 +75,7 @@ export async function restore(world: CommandWorld, request: Parameters<Restore>[
   const answer = await world.askDaemon();
   if ("health" in answer)
     throw new AppError("conflict", "daemon_up", `the daemon is up (pid ${answer.health.pid}), and the store is its`, {
-      hint: "Stop it with `drover down --stop-runs`, then ask again.",
+      hint: "Stop it with `drover down --stop-runs`, which ends what runs, then ask again.",
     });
   const locks = await takeLocks(world, 0);
   if (!Array.isArray(locks))

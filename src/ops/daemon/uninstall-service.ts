@@ -35,7 +35,10 @@ export const operation = defineOperation({
     if (text === null) return { removed: false, file, stopped: false, left: null, warnings };
     const { ours, edited } = spellingOf(control.kind).read(text);
     if (!ours)
-      throw new AppError("conflict", "service_foreign", `${file} was not written by drover, and stays`, { path: file });
+      throw new AppError("conflict", "service_foreign", `${file} was not written by drover, and stays`, {
+        path: file,
+        hint: "Look at it, and remove it by hand if nobody needs it.",
+      });
     if (edited && !input.edited)
       throw new AppError("conflict", "service_edited", `${file} was changed by hand`, {
         path: file,
