@@ -41,7 +41,7 @@ export const groups = [
   [
     "acts",
     [
-      /^ops\/(?!index|list-|perform|settings|places|kept|show-(?!service)|upcoming|slot-rows|why-answer|run-token)/,
+      /^ops\/(?:\w+\/)*(?!index|list-|perform|settings|places|kept|show-(?!service)|upcoming|slot-rows|why-answer|run-token)[\w-]+\.ts$/,
       /^cli\/(complete|help|topics)/,
       /^cli\/views\/(data|declared|imports|service|transcript)/,
       "main/start.ts",
