@@ -134,7 +134,7 @@ export const pruneHistory = operation(
       ...writes,
       sql`delete from receipts where step_id in (select id from steps where run_id in (${ids}))`,
       sql`delete from step_needs where step_id in (select id from steps where run_id in (${ids}))`,
-      sql`delete from sessions where owner_step_id in (select id from steps where run_id in (${ids})) and live_attempt_id is null`,
+      sql`delete from sessions where owner_step_id in (select id from steps where run_id in (${ids}))`,
       sql`delete from events where subject_kind = 'run' and subject_id in (${ids})`,
       sql`delete from attempts where run_id in (${ids})`,
       sql`delete from steps where run_id in (${ids})`,

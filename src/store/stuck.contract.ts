@@ -235,7 +235,7 @@ forEachStore("what is stuck", (open) => {
   test("claims and slots that are stuck are let go of, each with its event; what is at work keeps its own", async () => {
     const stage = await openStage(open);
     const { store } = stage;
-    const { attemptId } = await atWork(stage);
+    const { attemptId, runId } = await atWork(stage);
     const loopId = await addLoop(stage, "open");
     const ended = await addRun(stage);
     await store.runs.cancel({ runId: ended, by: "person", reason: "enough", limits });
@@ -245,18 +245,20 @@ forEachStore("what is stuck", (open) => {
       sql`insert into claims (attempt_id, resource_key, created_at) values ('att_over', ${`host:${HOST}:command`}, ${T0})`,
       slot(T0, null),
       slot(T0 + 1, ended),
+      slot(T0 + 2, runId),
     );
     const before = await store.admission.usage({});
     const given = {
       hostId: HOST,
       claimsOf: ["att_over", attemptId],
-      slots: [0, 1].map((ms) => ({ loopId, at: T0 + ms })),
+      slots: [0, 1, 2].map((ms) => ({ loopId, at: T0 + ms })),
     };
     expect(await store.stuck.release(given)).toEqual({ claims: 1, slots: 2 });
     expect(await find(stage)).toEqual([]);
     const used = (all: typeof before) => all.find(({ resource }) => resource === `host:${HOST}:command`)?.used;
     expect([used(before), used(await store.admission.usage({}))]).toEqual([2, 1]);
     expect((await store.slots.list({ loopId, limit: 5, cursor: null })).items).toMatchObject([
+      { at: T0 + 2, outcome: null },
       { at: T0 + 1, outcome: "cancelled", reason: "enough" },
       { at: T0, outcome: "missed", reason: "unknown" },
     ]);
