@@ -1,5 +1,5 @@
 /**
- * Whether what people look at costs the same on a store of years: whole commands on a store of 10,000 loops and 1,000,000
+ * P8: whether what people look at costs the same on a store of years: whole commands on a store of 10,000 loops and 1,000,000
  * attempts, and on one that holds just what these commands show. Bar P8: 1.2 times for `status`, `runs` and `loop ls`.
  *
  * Options: `--loops N`, `--attempts N`, `--rounds N`, `--store postgres`, `--only TEXT`, `--keep DIR` to make the stores once

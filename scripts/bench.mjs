@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * `npm run bench -- NAME [OPTIONS]`: builds the program, then runs `bench/NAME.ts`, bundled for this Node. Without a name it
- * lists what there is. Each bench prints ratios to something measured in the same rounds on the same machine.
+ * `npm run bench -- NAME [OPTIONS]`: builds the program, then runs a bench of `bench/`, bundled for this Node. NAME is the
+ * name of its file, a bar that it is about (`p1`), or `all`; without a name it lists what there is. Each bench prints ratios
+ * to something measured in the same rounds on the same machine.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -10,41 +11,60 @@ import { build as bundle } from "esbuild";
 import { build } from "./build.mjs";
 import { root } from "./install.mjs";
 
-/** A bench says what it is in its first lines, and calls its `main` in the last one. @param {string} name */
+/** A bench says what it is in its first lines, its bars first, and calls its `main` in the last one. @param {string} name */
 const textOf = (name) => readFileSync(join(root, "bench", `${name}.ts`), "utf8");
-const names = readdirSync(join(root, "bench"))
+const benches = readdirSync(join(root, "bench"))
   .filter((file) => file.endsWith(".ts"))
   .map((file) => file.replace(/\.ts$/, ""))
-  .filter((name) => /^await main\(\);$/m.test(textOf(name)));
+  .filter((name) => /^await main\(\);$/m.test(textOf(name)))
+  .map((name) => {
+    const about = (/^\/\*\*?\s*\*?\s*([^]*?)(?:\n \*\n|\*\/)/.exec(textOf(name))?.[1] ?? "")
+      .replace(/\s*\n \* ?/g, " ")
+      .trim();
+    const bars = (/^((?:P\d+\w?(?:, )?)+):/.exec(about)?.[1] ?? "").toLowerCase().split(", ");
+    return { name, about, bars };
+  });
 
-const [name, ...options] = process.argv.slice(2);
-if (name === undefined || !names.includes(name)) {
-  const about = (/** @type {string} */ one) =>
-    (/^\/\*\*?\s*\*?\s*([^]*?)(?:\n \*\n|\*\/)/.exec(textOf(one))?.[1] ?? "").replace(/\s*\n \* ?/g, " ").trim();
-  if (name !== undefined) console.error(`there is no bench ${name}`);
-  for (const one of names) console.log(`${one}: ${about(one)}`);
-  process.exit(name === undefined ? 0 : 2);
+const [word, ...options] = process.argv.slice(2);
+const wanted = benches.filter(
+  ({ name, bars }) => word === "all" || word === name || bars.includes((word ?? "").toLowerCase()),
+);
+if (wanted.length === 0) {
+  if (word !== undefined) console.error(`there is no bench ${word}`);
+  for (const { name, about } of benches) console.log(`${name}: ${about}`);
+  process.exit(word === undefined ? 0 : 2);
 }
+const migrations = Object.fromEntries(
+  readdirSync(join(root, "src/store/migrations"))
+    .filter((name) => name.endsWith(".sql"))
+    .map((name) => [name, readFileSync(join(root, "src/store/migrations", name), "utf8")]),
+);
 await build();
-const folder = mkdtempSync(join(root, "node_modules", ".bench-"));
-try {
-  const outfile = join(folder, "bench.mjs");
-  await bundle({
-    entryPoints: [join(root, "bench", `${name}.ts`)],
-    outfile,
-    bundle: true,
-    packages: "external",
-    platform: "node",
-    format: "esm",
-    target: "node20",
-    sourcemap: "inline",
-    logLevel: "warning",
-  });
-  const { status } = spawnSync(process.execPath, ["--enable-source-maps", outfile, ...options], {
-    cwd: root,
-    stdio: "inherit",
-  });
-  process.exitCode = status ?? 1;
-} finally {
-  if (existsSync(folder)) rmSync(folder, { recursive: true, force: true });
+for (const { name, bars } of wanted) {
+  const folder = mkdtempSync(join(root, "node_modules", ".bench-"));
+  try {
+    const outfile = join(folder, "bench.mjs");
+    await bundle({
+      entryPoints: [join(root, "bench", `${name}.ts`)],
+      outfile,
+      bundle: true,
+      packages: "external",
+      platform: "node",
+      format: "esm",
+      target: "node20",
+      sourcemap: "inline",
+      logLevel: "warning",
+      define: { __DROVER_MIGRATIONS__: JSON.stringify(migrations) },
+    });
+    // A bar names its cases too; a file's own name, or all, names every one.
+    const only = word !== name && word !== "all" && bars.length > 1 ? ["--only", word ?? ""] : [];
+    if (wanted.length > 1) console.log(`\n== ${name}`);
+    const { status } = spawnSync(process.execPath, ["--enable-source-maps", outfile, ...only, ...options], {
+      cwd: root,
+      stdio: "inherit",
+    });
+    if (status !== 0) process.exitCode = status ?? 1;
+  } finally {
+    if (existsSync(folder)) rmSync(folder, { recursive: true, force: true });
+  }
 }
