@@ -10,6 +10,7 @@ const loop = (policy: object = {}, over: Partial<LoopAtEnd> = {}): LoopAtEnd => 
   schedule: { kind: "interval", everyMs: 60_000, anchorAt: 0 },
   policy: loopPolicy.parse(policy),
   plannedUntil: NOW,
+  anchoredAt: 0,
   successStreak: 0,
   failureStreak: 0,
   failureClass: null,
@@ -19,7 +20,7 @@ const run = (status: RunAtEnd["status"], why: FailureClass | null = null, over: 
   status,
   class: why,
   output: null,
-  fromSlot: true,
+  slotAt: 5,
   ...over,
 });
 
@@ -80,8 +81,17 @@ describe("what a run's end means for its loop", () => {
   test("a paused loop stays paused when a late run ends; by hand leaves the schedule alone", () => {
     expect(afterRun(loop({ breaker: 1 }, { status: "paused" }), run("failed", "exit"), NOW, limits).becomes).toBeNull();
     const once = loop({}, { schedule: { kind: "once", at: 5 } });
-    expect(afterRun(once, run("succeeded", null, { fromSlot: false }), NOW, limits).becomes).toBeNull();
+    expect(afterRun(once, run("succeeded", null, { slotAt: null }), NOW, limits).becomes).toBeNull();
     expect(afterRun(once, run("failed", "exit"), NOW, limits).becomes?.event).toBe("finish");
+  });
+
+  test("a slot from before an edit ends no once loop, and says nothing to a dynamic one", () => {
+    const late = run("succeeded", null, { slotAt: 4, output: '{"nextAfterMs": 5000}' });
+    const once = loop({}, { schedule: { kind: "once", at: 5 } });
+    expect(afterRun(once, late, NOW, limits).becomes).toBeNull();
+    const dynamic = loop({}, { schedule: { kind: "dynamic", firstAt: 5 }, anchoredAt: 5 });
+    expect(afterRun(dynamic, late, NOW, limits).nextAt).toBeUndefined();
+    expect(afterRun(dynamic, { ...late, slotAt: 5 }, NOW, limits).nextAt).toBe(NOW + 5_000);
   });
 
   test("a dynamic loop goes on when its run says, never before now, and after the usual pause otherwise", () => {

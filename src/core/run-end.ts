@@ -11,6 +11,8 @@ export interface LoopAtEnd {
   readonly schedule: Schedule;
   readonly policy: LoopPolicy;
   readonly plannedUntil: Instant;
+  /** Since when the schedule is what it is. */
+  readonly anchoredAt: Instant;
   readonly successStreak: number;
   readonly failureStreak: number;
   readonly failureClass: FailureClass | null;
@@ -20,8 +22,8 @@ export interface RunAtEnd {
   readonly status: FinalStatus;
   readonly class: FailureClass | null;
   readonly output: string | null;
-  /** Runs by hand count for streaks, and leave the schedule alone. */
-  readonly fromSlot: boolean;
+  /** The slot that it ran for. Null by hand: such runs count for streaks, and leave the schedule alone. */
+  readonly slotAt: Instant | null;
 }
 
 export interface LoopAfterRun {
@@ -59,11 +61,16 @@ export function afterRun(loop: LoopAtEnd, run: RunAtEnd, now: Instant, limits: L
     successStreak >= expiresAfterRuns
   )
     becomes = { event: "expire", reason: `${successStreak} successes in a row` };
-  else if (loop.schedule.kind === "once" && run.fromSlot && (loop.status === "active" || loop.status === "paused"))
+  else if (
+    loop.schedule.kind === "once" &&
+    run.slotAt === loop.schedule.at &&
+    (loop.status === "active" || loop.status === "paused")
+  )
     becomes = { event: "finish", reason: "its one slot is over" };
 
+  // A slot from before the schedule was edited says nothing of what the schedule is now.
   const nextAt =
-    loop.schedule.kind === "dynamic" && run.fromSlot
+    loop.schedule.kind === "dynamic" && run.slotAt !== null && run.slotAt >= loop.anchoredAt
       ? dynamicNext(run.output, loop.plannedUntil, now, limits)
       : undefined;
   return { successStreak, failureStreak, failureClass, becomes, nextAt, turned };

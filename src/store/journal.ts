@@ -7,6 +7,8 @@ const tables = { run: sql`runs`, loop: sql`loops`, host: sql`hosts`, account: sq
 
 export interface Journal {
   add(type: string, data?: Readonly<Record<string, unknown>>, token?: number): void;
+  /** Others have written events of this subject meanwhile, in the same transaction: the numbers go on after that one. */
+  follow(lastNumber: number): void;
   /** The events, and the subject's number moved on. Empty when nothing was added. */
   writes(): Sql[];
 }
@@ -16,21 +18,25 @@ export interface Journal {
  * and `lastNumber` read under that lock.
  */
 export function journal(kind: keyof typeof tables, id: string, lastNumber: number, now: number): Journal {
-  const inserts: Sql[] = [];
-  let number = lastNumber;
+  const entries: { type: string; data: string; token: number | null }[] = [];
+  let last = lastNumber;
   return {
     add(type, data = {}, token) {
-      number++;
-      inserts.push(
-        sql`insert into events (subject_kind, subject_id, number, type, token, data, created_at)
-            values (${kind}, ${id}, ${number}, ${type}, ${token ?? null}, ${JSON.stringify(data)}, ${now})`,
-      );
+      entries.push({ type, data: JSON.stringify(data), token: token ?? null });
+    },
+    follow(number) {
+      last = number;
     },
     writes() {
       const table = tables[kind];
+      const inserts = entries.map(
+        ({ type, data, token: of }, i) =>
+          sql`insert into events (subject_kind, subject_id, number, type, token, data, created_at)
+              values (${kind}, ${id}, ${last + i + 1}, ${type}, ${of}, ${data}, ${now})`,
+      );
       return inserts.length === 0 || table === null
         ? inserts
-        : [...inserts, sql`update ${table} set event_number = ${number} where id = ${id}`];
+        : [...inserts, sql`update ${table} set event_number = ${last + entries.length} where id = ${id}`];
     },
   };
 }

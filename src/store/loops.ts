@@ -76,11 +76,13 @@ const liveOf = (loopId: string): Sql =>
   sql`select id, status from runs where loop_id = ${loopId} and finished_at is null and waits_turn = 0
       union all select id, status from runs where loop_id = ${loopId} and finished_at is null and waits_turn = 1 order by id`;
 
-/** Ends what a new slot supersedes: at once what only waits, by its host what is at work. Answers how many are still at work. */
-function* supersede(loop: LoopRow, limits: Limits): Steps<{ atWork: number; writes: Sql[] }> {
+/**
+ * Ends what a new slot supersedes: at once what only waits, by its host what is at work. Answers how many are still at
+ * work, and the loop as it stands now: an end may move its status, its streaks and its events.
+ */
+function* supersede(loop: LoopRow, limits: Limits): Steps<{ atWork: number; loop: LoopRow }> {
   const rows = yield* all<Row>(liveOf(loop.id));
   let atWork = 0;
-  const writes: Sql[] = [];
   for (const row of rows) {
     const read = yield* deskFor(row["id"] as string, limits);
     if (read === null) continue;
@@ -91,9 +93,12 @@ function* supersede(loop: LoopRow, limits: Limits): Steps<{ atWork: number; writ
       "requested"
     )
       atWork++;
-    writes.push(...desk.writes);
+    // Before the next one is read: its end is judged by what this one's left of the loop.
+    yield* runAll(...desk.writes);
   }
-  return { atWork, writes };
+  const now = yield* one<Row>(sql`select * from loops where id = ${loop.id}`);
+  ensure(now, "a locked loop is there");
+  return { atWork, loop: toLoop(now) };
 }
 
 interface Applied {
@@ -117,6 +122,7 @@ function* apply(
 ): Steps<Applied> {
   const writes: Sql[] = [];
   const runs: { runId: string; at: number }[] = [];
+  let standing = loop.status;
   let first = true;
   for (const slot of plan.slots) {
     const { decision } = slot;
@@ -131,8 +137,10 @@ function* apply(
     } else {
       let start = decision.start;
       if (decision.supersede) {
+        yield* runAll(...writes.splice(0));
         const before = yield* supersede(loop, limits);
-        yield* runAll(...writes.splice(0), ...before.writes);
+        log.follow(before.loop.eventNumber);
+        standing = before.loop.status;
         if (before.atWork === 0) start = "now";
       }
       const made = newRun(
@@ -166,9 +174,9 @@ function* apply(
   }
   const status =
     plan.becomes === null
-      ? loop.status
-      : (loopTable[loop.status][plan.becomes === "expired" ? "expire" : "finish"] ?? loop.status);
-  if (status !== loop.status)
+      ? standing
+      : (loopTable[standing][plan.becomes === "expired" ? "expire" : "finish"] ?? standing);
+  if (status !== standing)
     log.add(`loop.${status}`, {
       reason: plan.becomes === "expired" ? "its expiry date has come" : "its one slot is over",
     });
@@ -843,7 +851,7 @@ export const runLoopNow = operation("loops.runNow", function* (input: RunNow, ct
   let waitsTurn = busy && overlap !== "allow";
   if (busy && overlap === "cancel") {
     const before = yield* supersede(loop, limits);
-    yield* runAll(...before.writes);
+    log.follow(before.loop.eventNumber);
     waitsTurn = before.atWork > 0;
   }
   const made = newRun(
@@ -867,10 +875,7 @@ export const runLoopNow = operation("loops.runNow", function* (input: RunNow, ct
     now,
     limits,
   );
-  // Superseding may have written the loop's events: its number is read again.
-  const number = yield* one<{ event_number: number }>(sql`select event_number from loops where id = ${loop.id}`);
-  const runLog = journal("loop", loop.id, number?.event_number ?? loop.eventNumber, now);
-  runLog.add("loop.run_now", { source: "ad_hoc", by: input.by, run: made.runId });
-  yield* finish(...made.writes, ...runLog.writes());
+  log.add("loop.run_now", { source: "ad_hoc", by: input.by, run: made.runId });
+  yield* finish(...made.writes, ...log.writes());
   return { source: "ad_hoc", runId: made.runId, skipped: null };
 });

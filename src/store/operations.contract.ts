@@ -177,6 +177,28 @@ forEachStore("loops and slots", (open) => {
     expect((await words(stage, cancel.id))[0]).toBe("10 cancelled(superseded)");
   });
 
+  test("a loop that became a once loop supersedes what an earlier slot left waiting, and is over with its own slot", async () => {
+    const stage = await openStage(open);
+    const loop = await addLoop(stage, every(10_000), { overlap: "cancel" });
+    stage.setNow(T0 + 10_000);
+    await plan(stage);
+    const once = { kind: "once", at: T0 + 15_000 } as const;
+    await stage.store.loops.edit({ loopId: loop.id, change: { schedule: once }, limits });
+    stage.setNow(T0 + 15_000);
+    expect(await plan(stage)).toMatchObject({ loops: 1, runs: 1 });
+    expect(await words(stage, loop.id)).toEqual(["10 cancelled(superseded)", "15 queued"]);
+    expect((await stage.store.loops.get({ loopId: loop.id }))?.status).toBe("active");
+    // By hand, what its one slot left waiting is superseded too: the loop is over by that, and says so once.
+    const byHand = await stage.store.loops.runNow({ loopId: loop.id, by: "person", parentRunId: null, limits });
+    expect(byHand).toMatchObject({ source: "ad_hoc", skipped: null });
+    expect(await words(stage, loop.id)).toEqual(["10 cancelled(superseded)", "15 cancelled(superseded)"]);
+    expect((await stage.store.loops.get({ loopId: loop.id }))?.status).toBe("finished");
+    const { items: events } = await stage.store.events.list({ after: null, limit: 50, runId: null, loopId: loop.id });
+    expect(events.map(({ type }) => type)).toEqual(["loop.added", "loop.edited", "loop.finished", "loop.run_now"]);
+    expect(events.map(({ number }) => number)).toEqual([1, 2, 3, 4]);
+    expect(await work(stage)).toBe(1);
+  });
+
   test("a paused loop records what passed as skipped, an edit records it as missed, and neither starts past work", async () => {
     const stage = await openStage(open);
     const paused = await addLoop(stage, every(60_000), {}, "paused");

@@ -192,8 +192,8 @@ export function endRun(desk: Desk, end: RunEnd): void {
   const failed = end.status === "failed" || end.status === "timed_out";
   let turned = failed;
   if (loop !== null) {
-    const fromSlot = run.originKind === "slot";
-    const after = afterRun(loop, { status: end.status, class: end.class, output: end.output, fromSlot }, now, limits);
+    const slotAt = run.originKind === "slot" ? run.slotAt : null;
+    const after = afterRun(loop, { status: end.status, class: end.class, output: end.output, slotAt }, now, limits);
     turned = after.turned;
     const loopLog = journal("loop", loop.id, loop.eventNumber, now);
     const status = after.becomes === null ? loop.status : loopTable[loop.status][after.becomes.event];
@@ -210,10 +210,10 @@ export function endRun(desk: Desk, end: RunEnd): void {
             next_at = ${nextAt}, wake_at = ${wakeAt}, updated_at = ${now} where id = ${loop.id}`,
       ...loopLog.writes(),
     );
-    if (fromSlot && run.slotAt !== null)
+    if (slotAt !== null)
       writes.push(
         sql`update slots set outcome = ${end.status}, reason = ${end.reason ?? null}
-            where loop_id = ${loop.id} and at = ${run.slotAt} and run_id = ${run.id} and outcome is null`,
+            where loop_id = ${loop.id} and at = ${slotAt} and run_id = ${run.id} and outcome is null`,
       );
     const next = desk.turns[0];
     if (next !== undefined && !desk.busy && status !== "paused" && loop.archivedAt === null)

@@ -875,6 +875,9 @@ export function createWorld(options: WorldOptions): World {
       ) {
         before = left;
         await freeAccount();
+        // A breaker may pause a loop while its queue ends in failures: somebody mends it.
+        for (const loopId of loopIds)
+          await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
         await runUntil(time.now + 2 * 24 * HOUR);
       }
       if (broken === null) checks.onDrained();

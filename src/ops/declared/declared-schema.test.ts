@@ -70,6 +70,9 @@ function faults(schema: Schema, value: unknown, path = ""): string[] {
         if ((of as Schema[]).filter((one) => faults(one, value, path).length === 0).length !== 1)
           found.push(`${path} oneOf`);
         break;
+      case "not":
+        if (faults(of as Schema, value, path).length === 0) found.push(`${path} not`);
+        break;
       case "anyOf":
         if ((of as Schema[]).every((one) => faults(one, value, path).length > 0)) found.push(`${path} anyOf`);
         break;
@@ -108,6 +111,8 @@ test("the schema of drover.yaml takes what apply takes, and names what it does n
   expect(loop("every: 5m, shell: x, attempts: 0")).toEqual([".loops.a.attempts minimum"]);
   expect(loop("every: 5m, shell: x, evry: 5m")).toEqual([".loops.a.evry additionalProperties"]);
   expect(loop("every: 5m, cron: x, shell: x")).toEqual([".loops.a oneOf"]);
+  expect(loop("every: 5m, dynamic: false, shell: x")).toEqual([]);
+  expect(loop("dynamic: false, shell: x")).toEqual([".loops.a oneOf"]);
   expect(loop("every: 5m")).toEqual([".loops.a oneOf"]);
   expect(loop("every: 5m, command: echo")).toEqual([".loops.a.command type"]);
   expect(loop("every: 5m, agent: {provider: gpt, prompt: x}")).toEqual([".loops.a.agent.provider enum"]);

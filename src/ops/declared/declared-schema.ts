@@ -32,7 +32,10 @@ function levelSchema(
   return { type: "object", properties: { ...properties, ...more }, additionalProperties: false };
 }
 
-const exactlyOne = (keys: readonly string[]): Schema => ({ oneOf: keys.map((key) => ({ required: [key] })) });
+/** A word that is `false` is as good as left out. */
+const exactlyOne = (keys: readonly string[]): Schema => ({
+  oneOf: keys.map((key) => ({ properties: { [key]: { not: { const: false } } }, required: [key] })),
+});
 
 /** Of `drover.yaml`. What a schema cannot say (a cron expression, a program that is there) `drover apply --dry-run` says. */
 export function declarationSchema(): Schema {
