@@ -14,7 +14,14 @@ export default {
     "test/agents/*.mjs",
     "bench/*.{mjs,ts}",
   ],
-  project: ["src/**/*.ts", "test/**/*.ts", "test/**/*.mjs", "scripts/**/*.mjs", "bench/**/*.{mjs,ts}"],
+  project: [
+    "src/**/*.ts",
+    "test/**/*.ts",
+    "test/**/*.mjs",
+    "scripts/**/*.mjs",
+    "bench/**/*.{mjs,ts}",
+    "!bench/peers/**",
+  ],
   // The linter and its reader of types are started by name, in scripts/parts.mjs.
   ignoreDependencies: ["oxlint", "oxlint-tsgolint"],
   ignoreBinaries: [

@@ -5,12 +5,12 @@
  * Options of every bench: `--rounds N`, `--only WORD` for the bars and cases with that word, `--json FILE` (or a folder), and `--tiny` for
  * sizes that only show that the bench works: no ratio of it means anything, and no bar is held against it.
  */
-import { spawn } from "node:child_process";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { interleave, quantile, type Ratio, ratioIn, type Rounds, type Sample, valuesOf } from "./rounds.ts";
+import { lastLine } from "./process.ts";
+import { type Cases, interleave, quantile, type Ratio, type Rounds, type Sample, valuesOf } from "./rounds.ts";
 
 /** What a bench declares. */
 export interface BenchPlan {
@@ -33,13 +33,9 @@ export interface Frame {
   /** Whether `--only` leaves that bar or case in. */
   wants(word: string): boolean;
   /** Runs a case of the plan in a fresh process and answers what it measured. Errors: when it does not end well, with what it said. */
-  inProcess(name: string, input: unknown, options?: ProcessOptions): Promise<Sample>;
+  inProcess(name: string, input: unknown, nodeOptions?: readonly string[]): Promise<Sample>;
   /** Runs cases in turn, telling of each round. */
-  interleave<Case extends string>(
-    cases: {
-      readonly [C in Case]: (round: number) => Sample | Promise<Sample>;
-    },
-  ): Promise<Rounds<Case>>;
+  interleave<Case extends string>(cases: Cases<Case>): Promise<Rounds<Case>>;
   /** Says with what and how durably it was measured. */
   about(facts: Readonly<Record<string, string>>): void;
   /** One line of figures: median, and the least and the greatest of the rounds. */
@@ -52,18 +48,6 @@ export interface Frame {
   /** Writes `--json`, and ends with 1 when a bar was not reached. */
   end(): void;
 }
-
-export interface ProcessOptions {
-  readonly nodeOptions?: readonly string[];
-  readonly env?: Readonly<Record<string, string>>;
-  readonly timeoutMs?: number;
-}
-
-const CASE_LIMIT_MS = 300_000;
-const CASE = "--case";
-
-export const ratio = (a: readonly Sample[], b: readonly Sample[], measure: string, of: string = measure): Ratio =>
-  ratioIn(a, b, measure, of);
 
 const number = (value: number): string =>
   Math.abs(value) >= 1000
@@ -133,7 +117,16 @@ export async function openFrame(plan: BenchPlan): Promise<Frame> {
     tiny,
     size: (full, small) => (tiny ? small : full),
     wants: (word) => values.only === undefined || word.toLowerCase().includes(values.only.toLowerCase()),
-    inProcess: (name, input, options = {}) => runCase(name, input, options),
+    inProcess: (name, input, nodeOptions = []) =>
+      lastLine([
+        ...process.execArgv,
+        ...nodeOptions,
+        process.argv[1] ?? "",
+        "--case",
+        name,
+        "--input",
+        JSON.stringify(input),
+      ]),
     interleave: (cases) =>
       interleave(rounds, cases, (round) => {
         process.stderr.write(`round ${round + 1} of ${rounds}, load ${(loadavg()[0] ?? 0).toFixed(1)}\n`);
@@ -179,31 +172,3 @@ export async function openFrame(plan: BenchPlan): Promise<Frame> {
 
 /** The SQLite that our store uses under this Node. */
 export const sqliteFacts = (): Readonly<Record<string, string>> => ({ "better-sqlite3": version("better-sqlite3") });
-
-function runCase(
-  name: string,
-  input: unknown,
-  { nodeOptions = [], env = {}, timeoutMs = CASE_LIMIT_MS }: ProcessOptions,
-): Promise<Sample> {
-  const file = process.argv[1] ?? "";
-  const args = [...process.execArgv, ...nodeOptions, file, CASE, name, "--input", JSON.stringify(input)];
-  return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, args, {
-      env: { ...process.env, ...env },
-      stdio: ["ignore", "pipe", "pipe"],
-      timeout: timeoutMs,
-      killSignal: "SIGKILL",
-    });
-    let out = "";
-    let err = "";
-    child.stdout.setEncoding("utf8").on("data", (text: string) => (out += text));
-    child.stderr.setEncoding("utf8").on("data", (text: string) => (err += text));
-    child.on("error", reject);
-    child.on("close", (status, signal) => {
-      const line = out.trimEnd().split("\n").at(-1) ?? "";
-      if (status === 0 && line.startsWith("{")) resolve(JSON.parse(line) as Sample);
-      else
-        reject(new Error(`the case ${name} ended with ${status ?? signal}\n${out.slice(-2_000)}${err.slice(-4_000)}`));
-    });
-  });
-}

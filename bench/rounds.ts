@@ -6,6 +6,9 @@ export type Sample = Readonly<Record<string, number>>;
 /** What each case gave in each round. */
 export type Rounds<Case extends string> = { readonly [C in Case]: readonly Sample[] };
 
+/** Cases by name. */
+export type Cases<Case extends string> = { readonly [C in Case]: (round: number) => Sample | Promise<Sample> };
+
 /** How one measure of two cases compares. */
 export interface Ratio {
   /** Medians. */
@@ -62,7 +65,7 @@ export function ratioIn(a: readonly Sample[], b: readonly Sample[], measure: str
 /** Runs every case once a round, the order turned by one each time. A case that fails ends the bench. */
 export async function interleave<Case extends string>(
   rounds: number,
-  cases: { readonly [C in Case]: (round: number) => Sample | Promise<Sample> },
+  cases: Cases<Case>,
   onRound: (round: number) => void = () => {},
 ): Promise<Rounds<Case>> {
   const names = Object.keys(cases) as Case[];

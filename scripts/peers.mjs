@@ -2,6 +2,8 @@
 /**
  * What the benches compare drover with, in `.cache/bench-peers`: no part of what everybody installs. The exact versions are
  * those of the lock file in `bench/peers`.
+ *
+ *   node scripts/peers.mjs     installs what is missing; its last line says where it is, as JSON
  */
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
@@ -18,7 +20,7 @@ const readJson = (file) => (existsSync(file) ? JSON.parse(readFileSync(file, "ut
  * Installs them if any is missing or of another version, and puts the scripts that drive them beside them.
  * @returns {string} their folder
  */
-export function installPeers() {
+function installPeers() {
   const folder = join(root, FOLDER);
   mkdirSync(folder, { recursive: true });
   for (const file of readdirSync(SOURCE)) copyFileSync(join(SOURCE, file), join(folder, file));
@@ -32,7 +34,7 @@ export function installPeers() {
 }
 
 /** Where `redis-server` is; installed as Debian's package where that can be done. Undefined when there is none. */
-export function installRedis() {
+function installRedis() {
   const find = () =>
     spawnSync("sh", ["-c", "command -v redis-server"], { encoding: "utf8" }).stdout.trim() || undefined;
   if (find() === undefined && process.getuid?.() === 0 && existsSync("/usr/bin/apt-get"))
@@ -43,3 +45,5 @@ export function installRedis() {
     });
   return find();
 }
+
+console.log(JSON.stringify({ folder: installPeers(), redis: installRedis() ?? null }));
