@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Bundles `src/` into `dist/`: one ES module for each entry of entries.mjs, and chunks that are loaded when a command
- * needs them, so that start-up stays near that of bare Node.
+ * Bundles `src/` into `dist/`: one module for each entry of entries.mjs, and chunks that are loaded when a command needs
+ * them, so that start-up stays near that of bare Node.
  *
  *   node scripts/build.mjs [--outdir DIR] [--build-id ID]
  *
@@ -22,6 +22,7 @@ import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { grouping } from "./chunks.mjs";
+import { toCommonJs } from "./commonjs.mjs";
 import { entries } from "./entries.mjs";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
@@ -80,17 +81,24 @@ const starter = (version) => `#!/usr/bin/env node
 const [, , word, more] = process.argv;
 const daemon = word === "up" && process.argv.includes("--foreground");
 if (more === undefined && (word === "--version" || word === "-V")) process.stdout.write(${JSON.stringify(`drover ${version}\n`)});
-else import(daemon ? "./daemon.mjs" : "./main.mjs");
+else if (daemon) import("./daemon.mjs");
+else require("./main.js");
 `;
 
-/** The migrations as one object from file name to text. */
+/** The migrations by file name, and their checksums, both as src/store/migrate.ts would have them. */
 function readMigrations() {
   const folder = join(root, "src/store/migrations");
-  if (!existsSync(folder)) return {};
   const names = readdirSync(folder)
     .filter((name) => name.endsWith(".sql"))
     .sort();
-  return Object.fromEntries(names.map((name) => [name, readFileSync(join(folder, name), "utf8")]));
+  const read = names.map((name) => {
+    const text = readFileSync(join(folder, name), "utf8").replaceAll("\r\n", "\n").trim();
+    return { name, text, checksum: createHash("sha256").update(text).digest("hex") };
+  });
+  return {
+    texts: Object.fromEntries(read.map(({ name, text }) => [name, text])),
+    checksums: Object.fromEntries(read.map(({ name, checksum }) => [name, checksum])),
+  };
 }
 
 /**
@@ -120,6 +128,7 @@ function sources() {
     "package-lock.json",
     "scripts/build.mjs",
     "scripts/chunks.mjs",
+    "scripts/commonjs.mjs",
     "scripts/entries.mjs",
   ];
 }
@@ -163,24 +172,24 @@ export async function build(options = {}) {
   try {
     /**
      * @param {readonly { source: string, output: string }[]} of
-     * @param {boolean} whole one file for each entry, with all that it may ever load
+     * @param {boolean} splits into chunks that are loaded when they are needed; else one file for each entry, with all that it
+     *   may ever load
      */
-    const bundleEntries = (of, whole = false) =>
+    const bundleEntries = (of, splits) =>
       bundle({
         absWorkingDir: root,
         entryPoints: of.map(({ source, output }) => ({ in: source, out: output })),
         outdir: fresh,
-        outExtension: { ".js": ".mjs" },
+        ...(splits ? {} : { outExtension: { ".js": ".mjs" }, banner: { js: banner } }),
         bundle: true,
-        splitting: !whole,
+        splitting: splits,
         format: "esm",
         platform: "node",
         target: "node20",
         // Beside the entries, so that each finds the threads' files where it is itself.
         chunkNames: "[name]-[hash]",
         external,
-        banner: { js: banner },
-        plugins: [onlyEnglish, withMigrations, ...(whole ? [] : [grouping(root)])],
+        plugins: [onlyEnglish, withMigrations, ...(splits ? [grouping(root)] : [])],
         define: {
           __DROVER_VERSION__: JSON.stringify(version),
           __DROVER_BUILD__: JSON.stringify(buildId),
@@ -195,14 +204,22 @@ export async function build(options = {}) {
     // Threads apart from the program: what they shared with it would be files that every command has to read.
     const main = "src/main.ts";
     const bundled = [
-      await bundleEntries(present.filter(({ source }) => source === main)),
-      await bundleEntries(present.filter(({ source }) => source !== main)),
+      await bundleEntries(
+        present.filter(({ source }) => source === main),
+        true,
+      ),
+      await bundleEntries(
+        present.filter(({ source }) => source !== main),
+        false,
+      ),
       // A daemon outlives its installation's files: an upgrade replaces them while it runs, and what it would load then is gone.
       await bundleEntries(
         present.filter(({ source }) => source === main).map(({ source }) => ({ source, output: "daemon" })),
-        true,
+        false,
       ),
     ];
+    const split = readdirSync(fresh).filter((one) => one.endsWith(".js"));
+    await Promise.all(split.map((name) => toCommonJs(join(fresh, name))));
     writeFileSync(
       join(fresh, "LICENSES.txt"),
       licencesOf(bundled.flatMap(({ metafile }) => Object.keys(metafile.inputs))),

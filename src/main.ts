@@ -14,6 +14,7 @@ const words = process.argv.slice(2);
 
 async function main(): Promise<void> {
   const { runCommandLine } = await import("./cli/cli.ts");
+  const { isWritten, put } = await import("./cli/put.ts");
   const { makeWorld } = await import("./main/world.ts");
   let world: Awaited<ReturnType<typeof makeWorld>>;
   try {
@@ -25,7 +26,8 @@ async function main(): Promise<void> {
     const { message, hint, path, code } = error;
     const end = words.indexOf("--");
     const asksJson = (end === -1 ? words : words.slice(0, end)).includes("--json");
-    process.stderr.write(
+    await put(
+      "stderr",
       asksJson
         ? `${JSON.stringify({ error: { code, message, ...(hint === undefined ? {} : { hint }), ...(path === undefined ? {} : { path }) } })}\n`
         : `drover: ${message}${path === undefined ? "" : ` [${path}]`}${hint === undefined ? "" : `. ${hint}`}\n`,
@@ -35,17 +37,21 @@ async function main(): Promise<void> {
   }
   process.exitCode = await runCommandLine(words, world);
   // Handles that only wait (a worker that has ended, a socket to nowhere) must not keep a finished command.
-  if (process.stdout.writableLength === 0 && process.stderr.writableLength === 0) process.exit();
+  if (isWritten()) process.exit();
 }
 
 /** A look at every page of a store's file, in a process of its own that can be ended, and that a damaged file may end. */
 async function checkPages(file: string): Promise<void> {
   const { faultsOf } = await import("./store/integrity.ts");
   process.stdout.write(`${JSON.stringify(faultsOf(file))}\n`);
+  process.exitCode = 0;
 }
 
 // Last, so that everything above is there when it begins.
 if (words.length === 1 && (words[0] === "--version" || words[0] === "-V"))
   process.stdout.write(`drover ${build.version}\n`);
-else if (words.length === 2 && words[0] === "__pages") await checkPages(words[1] ?? "");
-else await main();
+else {
+  // Whoever ends without having said how, because nothing is left to wait for, has not succeeded.
+  process.exitCode = 70;
+  void (words.length === 2 && words[0] === "__pages" ? checkPages(words[1] ?? "") : main());
+}

@@ -11,9 +11,9 @@ import { perform, performFollow } from "../ops/perform.ts";
 import type { World } from "../ops/world.ts";
 import { commonIn, parseArguments, requireGiven } from "./arguments.ts";
 import { EXIT, RUN_EXIT } from "./exits.ts";
-import { openScreen, type Screen } from "./screen.ts";
+import { isTerminal, openScreen, type Screen } from "./screen.ts";
 import { inertLine, problemLine } from "./text.ts";
-import { put } from "./put.ts";
+import { isBroken, put } from "./put.ts";
 import { openLiveLine } from "./live.ts";
 import { type Waited, waitForRun, watchRun } from "./wait.ts";
 
@@ -24,30 +24,21 @@ export interface CommandWorld extends World {
 
 /** Runs one command line to its end; answers the exit status. Everything it prints is for that one command. */
 export async function runCommandLine(argv: readonly string[], world: CommandWorld): Promise<number> {
-  const screen = openScreen(world.env, world.clock.now());
+  const screen = await openScreen(world.env, world.clock.now());
   const end = argv.indexOf("--");
   // As far as can be told before the command is known: a value of one of its flags may look like this.
   let json = (end === -1 ? argv : argv.slice(0, end)).includes("--json");
-  let broken = false;
-  for (const stream of [process.stdout, process.stderr])
-    stream.on("error", () => {
-      broken = true; // nobody reads any more: there is nobody to tell
-      stream.destroy();
-    });
   try {
-    return await dispatch(argv, world, screen, {
-      isBroken: () => broken,
-      asksJson: (asked) => {
-        json = asked;
-      },
+    return await dispatch(argv, world, screen, (asked) => {
+      json = asked;
     });
   } catch (error) {
-    return report(error, world, json);
+    return await report(error, world, json);
   }
 }
 
 /** The one catch: an error becomes a line or a document, and a status. */
-function report(error: unknown, world: CommandWorld, json: boolean): number {
+async function report(error: unknown, world: CommandWorld, json: boolean): Promise<number> {
   let known = error instanceof AppError ? error : null;
   if (known === null) {
     const { id, file } = world.recordFault(error);
@@ -70,11 +61,14 @@ function report(error: unknown, world: CommandWorld, json: boolean): number {
         ...(problems === undefined ? {} : { problems }),
       },
     };
-    process.stderr.write(`${JSON.stringify(document)}\n`);
+    await put("stderr", `${JSON.stringify(document)}\n`);
   } else {
     const place = path === undefined || path === "" || message.includes(path) ? "" : ` [${path}]`;
-    for (const problem of problems ?? []) process.stderr.write(`${inertLine(problemLine(problem, world.cwd))}\n`);
-    process.stderr.write(`${inertLine(`drover: ${message}${place}${hint === undefined ? "" : `. ${hint}`}`)}\n`);
+    const lines = (problems ?? []).map((problem) => `${inertLine(problemLine(problem, world.cwd))}\n`);
+    await put(
+      "stderr",
+      `${lines.join("")}${inertLine(`drover: ${message}${place}${hint === undefined ? "" : `. ${hint}`}`)}\n`,
+    );
   }
   return EXIT[kind];
 }
@@ -83,12 +77,12 @@ async function dispatch(
   argv: readonly string[],
   world: CommandWorld,
   screen: Screen,
-  { isBroken, asksJson }: { readonly isBroken: () => boolean; asksJson(asked: boolean): void },
+  asksJson: (asked: boolean) => void,
 ): Promise<number> {
   if (argv[0] === "__complete") {
     const { completeFor } = await import("./complete.ts");
     const lines = await completeFor(argv.slice(1), world);
-    await put(process.stdout, lines.map((line) => `${line}\n`).join(""));
+    await put("stdout", lines.map((line) => `${line}\n`).join(""));
     return 0;
   }
   const { entry, rest } = await findCommand(argv, screen);
@@ -100,7 +94,7 @@ async function dispatch(
     const { commandHelp } = await import("./help.ts");
     const { pageOf } = await import("./page.ts");
     await put(
-      process.stdout,
+      "stdout",
       common.json ? `${JSON.stringify(pageOf(operation))}\n` : commandHelp(operation, screen.columns),
     );
     return 0;
@@ -122,7 +116,7 @@ async function dispatch(
   const streams =
     operation.follow !== null &&
     (input[operation.cli.follows ?? "follow"] === true || (operation.cli.pieces === true && !json));
-  if (streams) return stream(operation, input, world, screen, json, watchInterrupts(), isBroken);
+  if (streams) return stream(operation, input, world, screen, json, watchInterrupts());
 
   const answer = await perform(world, operation, withoutOwn(operation, input), yes);
   const said = (answer as { readonly warnings?: readonly Warning[] }).warnings;
@@ -138,7 +132,7 @@ async function dispatch(
   }
 
   if (!json && said !== undefined)
-    for (const { message, hint } of said) await put(process.stderr, `${inertLine(`${message}: ${hint}`)}\n`);
+    for (const { message, hint } of said) await put("stderr", `${inertLine(`${message}: ${hint}`)}\n`);
   const starts = operation.start;
   const waited = await follow(run, world, screen, json, watchInterrupts(), {
     starts,
@@ -148,9 +142,9 @@ async function dispatch(
     "steps" in (answer as object)
       ? { ...waited.run, ...(said === undefined ? {} : { warnings: said }) }
       : { ...(answer as object), run: waited.run };
-  if (json) await put(process.stdout, `${JSON.stringify(full)}\n`);
+  if (json) await put("stdout", `${JSON.stringify(full)}\n`);
   else if (!starts) await print(operation, full, screen, false);
-  else summarise(waited, screen);
+  else await summarise(waited, screen);
   return starts ? waited.exit : 0;
 }
 
@@ -168,7 +162,7 @@ async function findCommand(
   const [first, second] = after;
   if (first === undefined || first === "--help" || first === "-h" || first === "help") {
     const words = first === "help" ? after.slice(1).filter((word) => !word.startsWith("-")) : [];
-    await put(process.stdout, await helpOn(words, screen, argv.includes("--json")));
+    await put("stdout", await helpOn(words, screen, argv.includes("--json")));
     return { entry: null, rest: 0 };
   }
   const two = second === undefined ? undefined : findEntry(`${first}.${second}`);
@@ -179,7 +173,7 @@ async function findCommand(
   const group = groupHelp(operations, first, screen.columns);
   if (group !== null) {
     if (second === "--help" || second === "-h") {
-      await put(process.stdout, argv.includes("--json") ? await helpOn([first], screen, true) : group);
+      await put("stdout", argv.includes("--json") ? await helpOn([first], screen, true) : group);
       return { entry: null, rest: 0 };
     }
     const verbs = operations
@@ -261,20 +255,17 @@ function runOf(answer: unknown): RunTreeDocument | null {
 }
 
 const waitLimit = (given: unknown): number =>
-  typeof given === "number" ? given : process.stdin.isTTY && process.stdout.isTTY ? Number.POSITIVE_INFINITY : 0;
+  typeof given === "number" ? given : process.stdin.isTTY && isTerminal("stdout") ? Number.POSITIVE_INFINITY : 0;
 
 async function print(operation: AnyOperation, answer: unknown, screen: Screen, json: boolean): Promise<void> {
-  if (json) return put(process.stdout, `${JSON.stringify(answer)}\n`);
+  if (json) return put("stdout", `${JSON.stringify(answer)}\n`);
   const { views } = await import("./views/index.ts");
   const view = await views[operation.name]?.();
-  await put(
-    process.stdout,
-    view === undefined ? `${JSON.stringify(answer, null, 2)}\n` : view(answer as never, screen),
-  );
+  await put("stdout", view === undefined ? `${JSON.stringify(answer, null, 2)}\n` : view(answer as never, screen));
   // On standard error, so that a program that reads a list is not handed a row that is none, and a person still sees it.
   const { items, next } = answer as { readonly items?: readonly unknown[]; readonly next?: string | null };
   if (items !== undefined && typeof next === "string")
-    await put(process.stderr, `${items.length} shown, there are more; next: --cursor ${inertLine(next)}\n`);
+    await put("stderr", `${items.length} shown, there are more; next: --cursor ${inertLine(next)}\n`);
 }
 
 /** A piece of output, or an entry of a transcript. */
@@ -294,7 +285,6 @@ async function stream(
   screen: Screen,
   json: boolean,
   interrupts: Interrupts,
-  isBroken: () => boolean,
 ): Promise<number> {
   const { itemViews } = await import("./views/index.ts");
   const itemView = json ? undefined : await itemViews[operation.name]?.();
@@ -322,7 +312,7 @@ async function stream(
         : itemView === undefined
           ? pieceText(item as Piece, entryText, screen)
           : itemView(item as never, screen);
-      await live.print(process.stdout, text);
+      await live.print("stdout", text);
       if (isBroken()) return 0;
     }
     return interrupts.first.aborted ? RUN_EXIT.interrupted : 0;
@@ -352,12 +342,12 @@ async function follow(
     prints: starts && !json,
     interrupted: starts ? interrupts.first : new AbortController().signal,
     cancel,
-    say: (line) => process.stderr.write(`${inertLine(line)}\n`),
+    say: (line) => void put("stderr", `${inertLine(line)}\n`),
   });
 }
 
 /** How a run ended, on standard error, where a person looks or something went wrong. */
-function summarise({ run, exit }: Waited, screen: Screen): void {
+async function summarise({ run, exit }: Waited, screen: Screen): Promise<void> {
   if (run.finishedAt === null || (exit === 0 && !screen.redraws)) return;
   const usual = run.usualMs === null || !screen.redraws ? "" : ` (usually ${shortTime(run.usualMs)})`;
   const took = run.durationMs === null ? "" : ` after ${shortTime(run.durationMs)}${usual}`;
@@ -365,7 +355,7 @@ function summarise({ run, exit }: Waited, screen: Screen): void {
   const paint = exit === 0 ? screen.good : screen.bad;
   const drawn = screen.redraws ? paint(run.status) : run.status;
   const mend = run.remedy === null ? "" : `mend: ${inertLine(run.remedy.words)}\n`;
-  process.stderr.write(`${run.id} ${drawn}${inertLine(`${took}${why}`)}\n${mend}`);
+  await put("stderr", `${run.id} ${drawn}${inertLine(`${took}${why}`)}\n${mend}`);
 }
 
 /** To the tenth of a second below a minute, as a stopwatch has it. */

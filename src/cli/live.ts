@@ -3,8 +3,8 @@
  * hidden and the terminal's mode never changed, so that nothing but the line itself has to be put right, whatever ends us.
  */
 import { describeDuration } from "../core/duration.ts";
-import { put } from "./put.ts";
-import type { Screen } from "./screen.ts";
+import { type Output, put, streamOf } from "./put.ts";
+import { isTerminal, type Screen } from "./screen.ts";
 import { cut, inertLine, widthOf } from "./text.ts";
 
 /** How a run stands. */
@@ -23,7 +23,7 @@ export interface Standing {
 
 export interface LiveLine {
   /** Writes output of the run, with the line out of its way. The output is inert. */
-  print(stream: NodeJS.WriteStream, text: string): Promise<void>;
+  print(output: Output, text: string): Promise<void>;
   /** Writes a line of our own above. */
   say(line: string): void;
   /** What the line says from now on; null takes it away. */
@@ -84,13 +84,13 @@ export function openLiveLine(screen: Screen, now: () => number): LiveLine {
 
 const plain: LiveLine = {
   print: put,
-  say: (line) => void process.stderr.write(`${inertLine(line)}\n`),
+  say: (line) => void put("stderr", `${inertLine(line)}\n`),
   show: () => {},
   close: () => {},
 };
 
 function openOnTerminal(screen: Screen, now: () => number): LiveLine {
-  const { stderr } = process;
+  const stderr = streamOf("stderr");
   const openedAt = performance.now();
   let standing: Standing | null = null;
   let drawn: string | null = null;
@@ -179,13 +179,13 @@ function openOnTerminal(screen: Screen, now: () => number): LiveLine {
   }
 
   return {
-    async print(stream, text) {
-      if (!stream.isTTY) return put(stream, text);
+    async print(output, text) {
+      if (!isTerminal(output)) return put(output, text);
       clear();
       const newline = text.lastIndexOf("\n");
       const rest = newline === -1 ? partial + text : text.slice(newline + 1);
       partial = rest.slice(-MAX_PARTIAL);
-      await put(stream, text);
+      await put(output, text);
     },
     say(line) {
       clear();

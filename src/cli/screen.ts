@@ -1,5 +1,6 @@
 /** What is known of where the answer goes: a terminal with its width and colours, or a file or pipe. */
-import colours from "picocolors";
+import { fstatSync } from "node:fs";
+import { DESCRIPTORS, type Output, streamOf } from "./put.ts";
 
 export interface Screen {
   /** Columns of the terminal; null when standard output is none, or may not be drawn on. */
@@ -18,17 +19,24 @@ export interface Screen {
 /** Columns where a terminal does not say. */
 const USUAL_COLUMNS = 80;
 
+const asItIs = (text: string): string => text;
+const PLAIN = { green: asItIs, red: asItIs, yellow: asItIs, dim: asItIs, bold: asItIs };
+
+/** Whether somebody looks; what is no device at all is told without making a stream of it. */
+export const isTerminal = (output: Output): boolean =>
+  fstatSync(DESCRIPTORS[output]).isCharacterDevice() && streamOf(output).isTTY;
+
 /** `NO_COLOR` wins over `FORCE_COLOR`; a dumb terminal gets neither colour nor tables, a CI's no redrawn line. */
-export function openScreen(env: Readonly<Record<string, string | undefined>>, now: number): Screen {
-  const { stdout, stderr } = process;
+export async function openScreen(env: Readonly<Record<string, string | undefined>>, now: number): Promise<Screen> {
+  const onTerminal = isTerminal("stdout");
   const dumb = env["TERM"] === "dumb";
   const isSet = (name: string) => env[name] !== undefined && env[name] !== "";
   const forced = isSet("FORCE_COLOR") && env["FORCE_COLOR"] !== "0";
-  const colour = !isSet("NO_COLOR") && (forced || (stdout.isTTY && !dumb && env["FORCE_COLOR"] !== "0"));
-  const paint = colours.createColors(colour);
+  const colour = !isSet("NO_COLOR") && (forced || (onTerminal && !dumb && env["FORCE_COLOR"] !== "0"));
+  const paint = colour ? (await import("picocolors")).default.createColors(true) : PLAIN;
   return {
-    columns: stdout.isTTY && !dumb ? stdout.columns || USUAL_COLUMNS : null,
-    redraws: stderr.isTTY && !dumb && !isSet("CI"),
+    columns: onTerminal && !dumb ? streamOf("stdout").columns || USUAL_COLUMNS : null,
+    redraws: isTerminal("stderr") && !dumb && !isSet("CI"),
     now,
     good: paint.green,
     bad: paint.red,

@@ -17,7 +17,7 @@ import type { World } from "../ops/world.ts";
 import { RUN_EXIT } from "./exits.ts";
 import { usualMs } from "../ops/runs/usual.ts";
 import { type LiveLine, openLiveLine, type Standing, tokens } from "./live.ts";
-import type { Screen } from "./screen.ts";
+import { isTerminal, type Screen } from "./screen.ts";
 
 /** How often the store is looked at: soon after something changed, less often when nothing does. */
 const SOONEST_LOOK_MS = 15;
@@ -383,7 +383,7 @@ function startPrinter(context: StoreContext, screen: Screen, live: LiveLine, pri
   let last = "";
   let used = 0;
   /** What is not on this terminal has its last line in the line below. */
-  const isSeen = prints && process.stdout.isTTY;
+  const isSeen = prints && isTerminal("stdout");
   const tell = (text: string): void => {
     if (isSeen) return;
     const lines = (last + text).split("\n");
@@ -399,7 +399,7 @@ function startPrinter(context: StoreContext, screen: Screen, live: LiveLine, pri
     const pieces = context.output.follow({ folder, stream, tailLines: null, raw: false }, over, stop.signal);
     for await (const piece of pieces) {
       tell(piece);
-      if (prints) await live.print(stream === "stdout" ? process.stdout : process.stderr, piece);
+      if (prints) await live.print(stream, piece);
     }
   };
   const printEntries = async (folder: string, over: AbortSignal) => {
@@ -408,7 +408,7 @@ function startPrinter(context: StoreContext, screen: Screen, live: LiveLine, pri
       if (entry.kind === "usage") used = totalTokens(entry.usage);
       if (entry.kind === "text") tell(`${entry.text}\n`);
       if (entry.kind === "tool_call") tell(`calls ${entry.tool}\n`);
-      if (prints) await live.print(process.stdout, entryText(entry, screen));
+      if (prints) await live.print("stdout", entryText(entry, screen));
     }
   };
   const speaksInEvents = async ({ target }: RunTree["run"]): Promise<boolean> =>

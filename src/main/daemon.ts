@@ -2,6 +2,7 @@
 import { statSync, truncateSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";
 import type { CommandWorld } from "../cli/cli.ts";
+import { put } from "../cli/put.ts";
 import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
 import type { DaemonLog } from "../ops/daemon/daemon-log.ts";
 import type { DaemonControl, DaemonEnd, Health, StoreContext } from "../ops/operation.ts";
@@ -73,8 +74,7 @@ export async function beDaemon(
     ...(background || service !== null
       ? {}
       : {
-          echo: ({ at, level, event, data }) =>
-            process.stderr.write(`${at} ${level} ${event} ${JSON.stringify(data)}\n`),
+          echo: ({ at, level, event, data }) => void put("stderr", `${at} ${level} ${event} ${JSON.stringify(data)}\n`),
         }),
   });
   const closers: (() => void | Promise<void>)[] = [() => log.close()];

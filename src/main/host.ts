@@ -1,6 +1,7 @@
 /** What operations ask of this host: its id, output, programs, agents and worktrees. */
 import { accessSync, constants, existsSync, readFileSync, statSync } from "node:fs";
 import { resolve } from "node:path";
+import { put } from "../cli/put.ts";
 import type { HostWorktrees } from "../execution/worktrees/open-worktrees.ts";
 import type { AgentTools, Leftovers, OutputFiles, WorktreeTools } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
@@ -144,7 +145,7 @@ export function hostWorktrees(
       environment: env,
       limits,
       table: openProcessTable(),
-      log: (message) => process.stderr.write(`drover: ${message}\n`),
+      log: (message) => void put("stderr", `drover: ${message}\n`),
     });
   };
   let opened: Promise<HostWorktrees> | undefined;

@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { CommandWorld } from "../cli/cli.ts";
+import { put } from "../cli/put.ts";
 import type { Background } from "../execution/background.ts";
 import type { Health, SelfStart } from "../ops/operation.ts";
 import type { Places } from "../ops/places.ts";
@@ -146,7 +147,7 @@ async function waitsForStore(world: CommandWorld): Promise<boolean> {
   } catch (error) {
     if (!(error instanceof AppError) || error.code !== "older_schema") return false;
     if (!told.has(world))
-      process.stderr.write("drover: the store is copied and brought up to date; with a large one that takes minutes\n");
+      await put("stderr", "drover: the store is copied and brought up to date; with a large one that takes minutes\n");
     told.add(world);
     return true;
   }

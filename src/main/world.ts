@@ -4,6 +4,8 @@
  */
 import { existsSync } from "node:fs";
 import type { CommandWorld } from "../cli/cli.ts";
+import { put } from "../cli/put.ts";
+import { isTerminal } from "../cli/screen.ts";
 import type { Build } from "../ops/operation.ts";
 import type { Settings } from "../ops/config/settings.ts";
 import { askWhereItListens, callerHere } from "./caller.ts";
@@ -38,7 +40,7 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
     places,
     settings() {
       settings ??= import("../ops/config/settings.ts").then(({ requireSettings }) =>
-        requireSettings(env, places, (message) => process.stderr.write(`drover: ${message}\n`)),
+        requireSettings(env, places, (message) => void put("stderr", `drover: ${message}\n`)),
       );
       return settings;
     },
@@ -116,7 +118,7 @@ export async function makeWorld(build: Build): Promise<CommandWorld> {
     isRoot: process.getuid?.() === 0,
     isFolder,
     get hasTerminal() {
-      return process.stdin.isTTY === true && process.stdout.isTTY === true;
+      return process.stdin.isTTY === true && isTerminal("stdout");
     },
     async confirm(question) {
       const { AppError } = await import("../core/errors.ts");

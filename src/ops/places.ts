@@ -71,6 +71,8 @@ export function placesOf(env: Environment): Places {
   };
   const state = home === null ? join(xdg("XDG_STATE_HOME", ".local/state"), "drover") : resolve(home);
   const config = home === null ? join(xdg("XDG_CONFIG_HOME", ".config"), "drover") : state;
+  const runtime = home === null ? env["XDG_RUNTIME_DIR"] : undefined;
+  let socket: string | undefined;
   return {
     home: home === null ? null : state,
     configFile: join(config, "config.yaml"),
@@ -83,7 +85,10 @@ export function placesOf(env: Environment): Places {
     lockFile: join(state, "daemon.lock"),
     keyFile: join(state, "run-token.key"),
     hostFile: join(state, "host"),
-    socket: socketOf(home === null ? env["XDG_RUNTIME_DIR"] : undefined, state),
+    // When it is asked for: a list does not, and to name it takes a digest.
+    get socket() {
+      return (socket ??= socketOf(runtime, state));
+    },
     socketRecord: join(state, "daemon.socket"),
   };
 }

@@ -20,11 +20,12 @@ export const pauseSync = (ms: number): void => {
 
 /** Tries until the lock is free, at most `busyMs`; blocks this thread meanwhile. */
 export function patiently<T>(busyMs: number, attempt: () => T): T {
-  const endsAt = performance.now() + busyMs;
+  let endsAt: number | undefined;
   for (;;) {
     try {
       return attempt();
     } catch (error) {
+      endsAt ??= performance.now() + busyMs; // only now: at a start, Node's clock is 5 modules that are not loaded yet
       if (!isSqliteBusy(error) || performance.now() >= endsAt) throw error;
       pauseSync(Math.random() * BUSY_PAUSE_MS);
     }

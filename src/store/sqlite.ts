@@ -55,11 +55,12 @@ function openReader<Table extends OperationTable>(options: SqliteOptions<Table>)
   });
   return {
     async run(operation, input) {
-      const endsAt = performance.now() + busyMs;
+      let endsAt: number | undefined;
       for (;;) {
         try {
           return runRead(connection, operation, input, clock.now(), mintId);
         } catch (error) {
+          endsAt ??= performance.now() + busyMs;
           // Only while another process recovers the log; otherwise readers wait for nobody.
           if (!isSqliteBusy(causeOf(error)) || performance.now() >= endsAt)
             throw toStoreError(error, file, operation.name);

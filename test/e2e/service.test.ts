@@ -76,7 +76,7 @@ describe.skipIf(why !== null)("under systemd", { timeout: 300_000 }, () => {
     if (!existsSync(join(folder, "node_modules")))
       symlinkSync(join(dirname(PROGRAM), "../node_modules"), join(folder, "node_modules"));
     if (build !== null)
-      for (const file of readdirSync(join(folder, "dist")).filter((one) => one.endsWith(".mjs"))) {
+      for (const file of readdirSync(join(folder, "dist")).filter((one) => /\.m?js$/.test(one))) {
         const path = join(folder, "dist", file);
         writeFileSync(path, readFileSync(path, "utf8").replaceAll(ownBuild, build));
       }

@@ -31,6 +31,7 @@ export interface Settings {
   /** `sqlite:<file>` or `postgres://...`. */
   readonly store: string;
   readonly limits: Limits;
+  /** Each with its source, in the order of the reference. */
   readonly all: readonly Setting[];
 }
 
@@ -86,7 +87,7 @@ export async function readSettings(env: Environment, places: Places, text: strin
     store = env["DROVER_STORE"];
     sources.set("store", "environment");
   }
-  const all: Setting[] = [
+  const all = (): Setting[] => [
     {
       key: "store",
       value: withoutPassword(store),
@@ -100,7 +101,16 @@ export async function readSettings(env: Environment, places: Places, text: strin
       source: sources.get(name) ?? "default",
     })),
   ];
-  return { settings: { store, limits, all }, problems };
+  return {
+    settings: {
+      store,
+      limits,
+      get all() {
+        return all();
+      },
+    },
+    problems,
+  };
 }
 
 /** What `config.yaml` holds; null where there is none. Errors: AppError unreachable `config_unreadable`. */
