@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-const tidy = ["test/tidy.test.ts", "test/house.test.ts", "test/golden.test.ts"];
+const tidy = ["test/tidy.test.ts", "test/house.test.ts", "test/golden.test.ts", "test/cases.test.ts"];
 const store = ["src/store/**/*.{test,contract}.ts"];
 
 /**

@@ -4,6 +4,9 @@
  */
 export const WALK = 2_000;
 
+/** Longest output of a run that a list of runs holds; `show` has every one whole. No setting: scripts rely on it. */
+export const LISTED_OUTPUT_BYTES = 4_096;
+
 /**
  * Every limit that is not part of a loop's policy, with its default. `config.yaml` may set each under the same name;
  * `drover config show` prints where a value comes from. Milliseconds and bytes are in the names.

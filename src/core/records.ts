@@ -98,8 +98,10 @@ export interface RunRecord {
   readonly cancelBy: string | null;
   readonly cancelReason: string | null;
   readonly exitStatus: number | null;
-  /** JSON text. */
+  /** JSON text; null in a list where it is longer than lists hold. */
   readonly output: string | null;
+  /** Its size; said by lists. */
+  readonly outputBytes?: number | null;
   readonly error: { readonly class: FailureClass; readonly message: string } | null;
   readonly startedAt: Instant | null;
   readonly finishedAt: Instant | null;

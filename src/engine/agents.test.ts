@@ -523,6 +523,43 @@ describe("sessions", () => {
     expect(stage.starts.size).toBe(0);
   });
 
+  test("B-054 slots that meet no program are one run that waits for it, and the others say why they started none", async () => {
+    let away = true;
+    const stage = stageOf([{ agent: works }], {
+      wrap: (ports) => ({
+        ...ports,
+        spawner: {
+          ...ports.spawner,
+          prepare: async (launch: Launch) => {
+            if (away) throw new AppError("not_found", "agent_not_found", "claude is not there");
+            return ports.spawner.prepare(launch);
+          },
+        },
+      }),
+    });
+    await stage.start();
+    const every = { kind: "interval", everyMs: 2 * MINUTE, anchorAt: BEGINS_AT } as const;
+    const loop = await stage.addAgentLoop(every, "work", {
+      attempts: 1,
+      overlap: "skip",
+      expiresAt: BEGINS_AT + 7 * MINUTE,
+    });
+    await stage.run(6 * MINUTE + SECOND);
+    const slots = () =>
+      stage.rows<{ outcome: string | null; reason: string | null; n: number }>(
+        sql`select outcome, reason, sum(count) as n from slots where loop_id = ${loop.id} group by outcome, reason order by min(at)`,
+      );
+    expect(slots()).toEqual([
+      { outcome: null, reason: null, n: 1 },
+      { outcome: "skipped", reason: "overlap", n: 2 },
+    ]);
+    expect(stage.starts.size).toBe(0);
+    away = false;
+    await stage.run(5 * MINUTE);
+    expect(slots()[0]).toEqual({ outcome: "succeeded", reason: null, n: 1 });
+    expect(stage.starts.size).toBe(1);
+  });
+
   test("a program that the target names is missed like a command: at once, and counted", async () => {
     const stage = programIsAway([{ agent: works }]);
     await stage.start();

@@ -417,6 +417,48 @@ describe("who is not the owner any more", () => {
     expect(stage.log.filter((line) => line.event === "stray_ended")).toHaveLength(1);
   });
 
+  test("B-061 work that outlasts many leases is delivered once", async () => {
+    const stage = createStage({ plans: { long: { durationMs: 22 * MINUTE } } });
+    await stage.start();
+    const runId = await stage.addRun("long", { attempts: 3 });
+    const leases = new Set<number>();
+    for (let looks = 0; looks < 10; looks++) {
+      await stage.run(2 * MINUTE);
+      const [host] = await stage.store.hosts.list({});
+      expect((host?.leaseUntil ?? 0) - stage.host.now()).toBeGreaterThan(0);
+      leases.add(host?.leaseUntil ?? 0);
+    }
+    expect(leases.size).toBe(10);
+    await stage.until(ended(stage, runId), HOUR);
+    expect(await attempts(stage, runId)).toMatchObject([{ status: "succeeded", number: 1, token: 1 }]);
+    expect([...stage.starts.values()]).toEqual([1]);
+  });
+
+  test("B-083 places of those that died without a word are free at once, and meanwhile it is said who holds them", async () => {
+    const stage = createStage({
+      commandCap: 8,
+      plans: { dies: { durationMs: HOUR, shimDies: "while_running" }, next: { durationMs: 20_000 } },
+    });
+    await stage.start();
+    for (let i = 0; i < 8; i++) await stage.addRun("dies", { onLost: "fail" });
+    const waiting: string[] = [];
+    for (let i = 0; i < 8; i++) waiting.push(await stage.addRun("next"));
+    await stage.run(1_500);
+    const cap = { resource: `host:${stage.hostId}:command`, limit: 8 };
+    expect(await stage.store.admission.usage({})).toContainEqual({ ...cap, used: 8 });
+    const step = (await stage.tree(waiting[0] ?? "")).steps[0];
+    expect((await stage.store.admission.explain({ stepId: step?.id ?? "" }))?.refusal).toMatchObject({
+      used: 8,
+      limit: 8,
+    });
+    await stage.run(2 * stage.limits.watchMs);
+    for (const runId of waiting) expect((await stage.tree(runId)).run.status).toBe("running");
+    expect(await stage.store.admission.usage({})).toContainEqual({ ...cap, used: 8 });
+    for (const runId of waiting) await stage.until(ended(stage, runId), 2 * MINUTE);
+    expect(await stage.store.admission.usage({})).toContainEqual({ ...cap, used: 0 });
+    expect(stage.machine.liveProcesses()).toBe(0);
+  });
+
   test("B-060 an ended lease alone ends nothing on its own host", async () => {
     const stage = createStage({
       plans: { long: { durationMs: 10 * MINUTE } },
@@ -430,7 +472,7 @@ describe("who is not the owner any more", () => {
 });
 
 describe("cancelling", () => {
-  test("ends the tree first, then the run", async () => {
+  test("B-010 ends the tree first, then the run", async () => {
     const stage = createStage({ plans: { stubborn: { durationMs: HOUR, ignoresTerm: true } } });
     await stage.start();
     const runId = await stage.addRun("stubborn", { graceMs: 5_000 });
@@ -884,6 +926,28 @@ describe("instants that were noticed late", () => {
     await down.start();
     await down.run(MINUTE);
     expect(slots(down)).toContainEqual({ outcome: "missed", reason: "down", count: 3 });
+  });
+
+  test("B-053 a loop fires until its end, however far that is, and its end is an event with its reason", async () => {
+    const DAY = 24 * HOUR;
+    const stage = createStage({ limits: { renewMs: 12 * HOUR, leaseMs: DAY, longestSleepMs: HOUR } });
+    await stage.start();
+    const daily = { kind: "interval", everyMs: DAY, anchorAt: BEGINS_AT } as const;
+    const forever = await stage.addLoop(daily, "work");
+    const month = await stage.addLoop(daily, "other", { expiresAt: BEGINS_AT + 30 * DAY + HOUR });
+    await stage.run(35 * DAY + HOUR);
+    const outcomes = (loopId: string) =>
+      stage.rows<{ outcome: string; n: number }>(
+        sql`select outcome, sum(count) as n from slots where loop_id = ${loopId} group by outcome`,
+      );
+    expect(outcomes(forever.id)).toEqual([{ outcome: "succeeded", n: 35 }]);
+    expect(outcomes(month.id)).toEqual([{ outcome: "succeeded", n: 30 }]);
+    const told = stage.rows<{ type: string; data: string; created_at: number }>(
+      sql`select type, data, created_at from events where subject_id = ${month.id} and type = 'loop.expired'`,
+    );
+    expect(told).toMatchObject([{ data: JSON.stringify({ reason: "its expiry date has come" }) }]);
+    expect((told[0]?.created_at ?? 0) - (BEGINS_AT + 30 * DAY + HOUR)).toBeLessThan(MINUTE);
+    expect(await stage.store.loops.get({ loopId: month.id })).toMatchObject({ status: "expired", nextAt: null });
   });
 
   test("a clock that is set forward is told as such", async () => {

@@ -137,7 +137,9 @@ export interface RunDocument {
   readonly wakeAt: string | null;
   readonly exitCode: number | null;
   readonly error: { readonly class: string; readonly message: string } | null;
+  /** null in lists where it has more than 4 KiB. */
   readonly output: Json;
+  readonly outputBytes: number | null;
   /** Of an agent: the account that it works under. */
   readonly account: string | null;
   /** What all attempts used together; null in lists, and where nothing is known. */
@@ -251,6 +253,7 @@ export function toRunDocument(run: RunRecord, head: string | null): RunDocument 
     exitCode: run.exitStatus,
     error: run.error === null ? null : { ...run.error, message: inWords(run.error.message) },
     output: parsedOutput(run.output),
+    outputBytes: run.output === null ? (run.outputBytes ?? null) : Buffer.byteLength(run.output),
     account: run.accountWish,
     usage: null,
     retryOf: run.retryOf,
@@ -286,6 +289,7 @@ const runKeys = {
   exitCode: nullable(integer),
   error: nullable(object({ class: oneOf(failureClasses), message: string })),
   output: anything,
+  outputBytes: nullable(integer),
   account: nullable(string),
   usage: usageShape,
   retryOf: nullable(string),

@@ -157,6 +157,32 @@ forEachStore("lists", (open) => {
     expect(seen).toEqual(before);
   });
 
+  test("B-131 a list holds short outputs and the sizes of the others, and is small whatever runs hand over", async () => {
+    const { store, clock } = await openStage(open);
+    const sizes = [2, 4_096, 4_097, limits.outputBytes, limits.outputBytes];
+    for (const _ of sizes)
+      await store.runs.add(runDraft(target, { policy: runPolicy.parse({ labels: ["big"] }), hostPin: hostId, limits }));
+    const { mine } = await store.admission.pass({ hostId, limits });
+    expect(mine).toHaveLength(sizes.length);
+    for (const [nth, { attempt }] of mine.entries()) {
+      const at = { attemptId: attempt.id, token: attempt.token };
+      await store.attempts.start({ ...at, bootId: "b", folder: `${attempt.id}.1`, awakeAt: 0 });
+      const output = JSON.stringify(
+        "é".repeat(((sizes[nth] ?? 0) - 2) / 2).padEnd(((sizes[nth] ?? 0) - 2 + 1) >> 1, "e"),
+      );
+      await store.attempts.settle({ ...at, outcome: outcomeOf({ output, startedAt: clock.now() }), limits });
+    }
+    const ask = { loopId: null, status: null, limit: 50, cursor: null, since: null };
+    for (const label of [null, "big"]) {
+      const { items } = await store.runs.list({ ...ask, label });
+      expect(JSON.stringify(items).length).toBeLessThan(300_000);
+      const said = items.map(({ output, outputBytes }) => [outputBytes, output === null]);
+      expect(said.toSorted((a, b) => Number(a[0]) - Number(b[0]))).toEqual(sizes.map((size) => [size, size > 4_096]));
+      for (const { outputBytes: _bytes, ...item } of items.filter(({ output }) => output !== null))
+        expect((await store.runs.get({ runId: item.id }))?.run).toMatchObject(item);
+    }
+  });
+
   test("how long runs like it took: of its loop, or of the same work, without itself and without failures", async () => {
     const stage = await openStage(open);
     const { store, clock } = stage;

@@ -285,7 +285,7 @@ forEachStore("attempts under tokens", (open) => {
   const draft = (stage: Stage) =>
     runDraft(target, { policy: runPolicy.parse({ attempts: 2, backoffMs: 1_000 }), hostPin: stage.hostId });
 
-  test("a settled attempt answers a repeat from its receipt, and other evidence is an event", async () => {
+  test("B-064 a settled attempt answers a repeat from its receipt, and other evidence is an event", async () => {
     const stage = await openStage(open);
     const { run } = await stage.store.runs.add(draft(stage));
     const [one] = (await pass(stage)).mine;
@@ -340,6 +340,38 @@ forEachStore("attempts under tokens", (open) => {
     expect((await stage.store.attempts.settle({ ...old, token: adopted.token, outcome: ended(), limits })).answer).toBe(
       "done",
     );
+  });
+
+  test("B-061 what renews its lease is nobody else's, and what is taken over is not its old host's any more", async () => {
+    const stage = await openStage(open);
+    const other = "host_00000000000000000000000002";
+    const host = { machineId: "n", bootId: "b", version: "0", leaseMs: limits.leaseMs, commandCap: 1, agentCap: 1 };
+    await stage.store.hosts.join({ hostId: other, name: "two", ...host });
+    const { run } = await stage.store.runs.add({ ...draft(stage), hostPin: null });
+    const [one] = (await pass(stage)).mine;
+    if (one === undefined) throw new Error("granted");
+    const old = { attemptId: one.attempt.id, token: one.attempt.token };
+    await stage.store.attempts.start({ ...old, bootId: "b", folder: "f", awakeAt: 0 });
+    await stage.store.attempts.run({ ...old, pid: 5, pidStarted: "1", startedAt: stage.now() });
+    const renew = () => stage.store.hosts.renew({ hostId: stage.hostId, incarnation: 1, leaseMs: limits.leaseMs });
+    const takeOver = () => stage.store.attempts.takeOver({ hostId: other, limits });
+    // Much longer than a takeover takes, and never silent.
+    for (let at = 0; at < 3 * limits.takeoverMs; at += limits.renewMs) {
+      stage.setNow(stage.now() + limits.renewMs);
+      await renew();
+      expect(await takeOver()).toEqual({ taken: 0 });
+    }
+    // An ended lease alone takes nothing away.
+    stage.setNow(stage.now() + limits.takeoverMs - 1);
+    expect(await takeOver()).toEqual({ taken: 0 });
+    stage.setNow(stage.now() + limits.leaseMs);
+    expect(await takeOver()).toEqual({ taken: 1 });
+    expect(await takeOver()).toEqual({ taken: 0 });
+    expect(await stage.store.attempts.ending({ ...old, by: "cancel" })).toBe("superseded");
+    expect((await stage.store.attempts.settle({ ...old, outcome: ended(), limits })).answer).toBe("already_ended");
+    expect((await stage.store.runs.get({ runId: run.id }))?.attempts).toMatchObject([
+      { status: "lost", endedBy: "fence" },
+    ]);
   });
 
   test("B-120 a program that is away is waited for from the first start that missed it, then the run says for how long", async () => {

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { AppError, ensure } from "../core/errors.ts";
 import type { IdKind } from "../core/ids.ts";
-import { type Limits, WALK } from "../core/limits.ts";
+import { type Limits, LISTED_OUTPUT_BYTES, WALK } from "../core/limits.ts";
 import { loopTable } from "../core/loop-states.ts";
 import type { Page, PageRequest, RunDraft } from "../core/ports.ts";
 import type { RunRecord, RunTree } from "../core/records.ts";
@@ -557,6 +557,13 @@ function restOf({ loopId, label, status, kind, reason, class: failure }: ListRun
 
 const keyOf = (run: RunRecord) => [run.queuedAt, run.id] as const;
 
+/** What a list holds of a run: the record, and of its output what is short. An output may have a megabyte, a page a thousand runs. */
+const LISTED = sql`r.id, r.kind, r.origin_kind, r.origin_id, r.idempotency_key, r.loop_id, r.loop_name, r.slot_at, r.work_item_id,
+  r.parent_run_id, r.root_run_id, r.depth, r.retry_of, r.target, r.policy, r.status, r.reason, r.wake_at, r.priority, r.queued_at,
+  r.host_pin, r.account_wish, r.cancel_requested_at, r.cancel_by, r.cancel_reason, r.exit_status, r.error, r.started_at,
+  r.finished_at, r.created_at, octet_length(r.output) as output_bytes,
+  case when octet_length(r.output) <= ${LISTED_OUTPUT_BYTES} then r.output end as output`;
+
 /** Newest first; where a filter has no index of its own, at most `WALK` rows are looked through for a page. */
 export const listRuns = read("runs.list", function* (input: ListRuns): Steps<Page<RunRecord>> {
   const [at, id] = readCursor(input.cursor, ["number", "string"]) ?? [Number.MAX_SAFE_INTEGER, "~"];
@@ -572,12 +579,12 @@ export const listRuns = read("runs.list", function* (input: ListRuns): Steps<Pag
       : sql`select * from (${join(walks.map(newest), " union all ")}) as walked order by queued_at desc, id desc limit ${most}`;
   if (rest === null) {
     const rows = yield* all<Row>(
-      sql`select r.* from (${walked}) as walked join runs r on r.id = walked.id order by walked.queued_at desc, walked.id desc limit ${size}`,
+      sql`select ${LISTED} from (${walked}) as walked join runs r on r.id = walked.id order by walked.queued_at desc, walked.id desc limit ${size}`,
     );
     return pageOf(rows.map(toRun), input.limit, keyOf);
   }
   const rows = yield* all<Row>(
-    sql`select r.* from (${walked}) as walked join runs r on r.id = walked.id where ${rest} order by walked.queued_at desc, walked.id desc limit ${size}`,
+    sql`select ${LISTED} from (${walked}) as walked join runs r on r.id = walked.id where ${rest} order by walked.queued_at desc, walked.id desc limit ${size}`,
   );
   if (rows.length === size) return pageOf(rows.map(toRun), input.limit, keyOf);
   const end = yield* one<{ queued_at: number; id: string }>(

@@ -487,6 +487,16 @@ describeInstalled("the real command lines", () => {
     },
   );
 
+  test("B-057 neither has timers of its own that would do the work of a loop once more", async () => {
+    for (const provider of ["claude", "codex"] as const) {
+      await real.run(provider, { base: server.base("ok", `timers-${provider}`), prompt: "Say OK." });
+      const request = server.requests(`timers-${provider}`)[0];
+      expect(request?.talk?.tools.length).toBeGreaterThan(3);
+      // Also among those that are only named, to be loaded when they are wanted.
+      expect(JSON.stringify(request?.body).match(/\b(?:Cron\w+|ScheduleWakeup|RemoteTrigger)\b/g)).toBeNull();
+    }
+  });
+
   test("B-116 Claude Code says that an id is used, goes on with it, and in a copy of it", async () => {
     const id = "11111111-2222-4333-8444-555555555555";
     const base = server.base("ok", "copy");

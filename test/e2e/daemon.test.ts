@@ -1,5 +1,5 @@
 /** The daemon as a whole: one of them, started and stopped from anywhere, outlived by what it runs; and who may ask it. */
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import {
   chmodSync,
   cpSync,
@@ -16,7 +16,7 @@ import {
 import { request } from "node:http";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type Home, openHome, processesOf, until } from "./drover.ts";
+import { type Home, openHome, processesOf, PROGRAM, until } from "./drover.ts";
 
 let home: Home;
 beforeEach(() => {
@@ -42,6 +42,75 @@ interface Status {
 const show = (id: string): Promise<Run> => home.json<Run>(["show", id]);
 const status = (): Promise<Status> => home.json<Status>(["status"]);
 const isRunning = async (id: string): Promise<boolean> => (await show(id)).status === "running";
+
+/** Runs the program from a shell that first does something to what it inherits. */
+const within = (shell: string, args: readonly string[], wrapped: readonly string[] = []) =>
+  spawnSync(
+    wrapped[0] ?? "/bin/sh",
+    [
+      ...(wrapped.length > 0 ? [...wrapped.slice(1), "/bin/sh"] : []),
+      "-c",
+      `${shell} && exec "$0" "$@"`,
+      process.execPath,
+      PROGRAM,
+      ...args,
+    ],
+    { env: home.env, cwd: home.folder, encoding: "utf8" },
+  );
+
+describe.skipIf(process.platform !== "linux")("watches of files", () => {
+  test("B-077 a tree of thousands of folders costs the daemon no watch and no handle", async () => {
+    const shop = join(home.folder, "shop");
+    for (let i = 0; i < 2_000; i++) mkdirSync(join(shop, `a${i % 50}/b${i}`), { recursive: true });
+    const git = (...args: string[]) =>
+      spawnSync("git", ["-c", "user.name=t", "-c", "user.email=t@drover.invalid", ...args], {
+        cwd: shop,
+        env: home.env,
+      });
+    git("init", "-q", "-b", "main");
+    for (let i = 0; i < 2_000; i++) writeFileSync(join(shop, `a${i % 50}/b${i}/file`), "x");
+    git("add", "-A");
+    expect(git("commit", "-q", "-m", "first").status).toBe(0);
+    expect(within("ulimit -n 128", ["up"])).toMatchObject({ status: 0 });
+    const { pid } = (await status()).daemon;
+    const go = join(home.folder, "go");
+    const { id } = await home.json<Run>([
+      ...["run", "--detach", "--cwd", shop, "--worktree", "required", "--", "sh", "-c"],
+      `while [ ! -e ${go} ]; do sleep 0.05; done; ls -d a*/b* | wc -l`,
+    ]);
+    await until(() => isRunning(id), "it runs");
+    const watches = readdirSync(`/proc/${pid}/fdinfo`).flatMap(
+      (fd) => readFileSync(`/proc/${pid}/fdinfo/${fd}`, "utf8").match(/^inotify wd:/gm) ?? [],
+    );
+    expect(watches.length).toBeGreaterThan(0);
+    expect(watches.length).toBeLessThanOrEqual(2);
+    writeFileSync(go, "");
+    await until(async () => (await show(id)).status === "succeeded", "it has ended");
+    expect((await home.run(["logs", id])).out.trim()).toBe("2000");
+    expect((await status()).daemon.pid).toBe(pid);
+  });
+
+  const noWatches = ["unshare", "--user", "--map-root-user"];
+  const shell = "echo 0 > /proc/sys/user/max_inotify_instances";
+  const canTakeThem = spawnSync("unshare", [...noWatches.slice(1), "/bin/sh", "-c", shell]).status === 0;
+  if (!canTakeThem) console.warn("skipped: no watch of files is left: user namespaces cannot be made here");
+
+  test.skipIf(!canTakeThem)(
+    "B-078 where none is left the daemon is up all the same, ends are seen, and doctor says it",
+    async () => {
+      expect(within(shell, ["up"], noWatches)).toMatchObject({ status: 0 });
+      const { pid } = (await status()).daemon;
+      for (const exit of [0, 3])
+        expect((await home.run(["run", "--", "sh", "-c", `sleep 0.3; exit ${exit}`])).status).toBe(exit === 0 ? 0 : 1);
+      expect((await status()).daemon.pid).toBe(pid);
+      const { findings } = JSON.parse(within(shell, ["doctor", "--json"], noWatches).stdout) as {
+        findings: readonly { readonly code: string }[];
+      };
+      expect(findings.map(({ code }) => code)).toContain("watch_limit_low");
+      expect(readFileSync(join(home.folder, "home/logs/daemon.log"), "utf8")).toContain("cannot be watched");
+    },
+  );
+});
 
 describe("up and down", () => {
   test("up starts it, up again says so, down stops it, down again says so", async () => {

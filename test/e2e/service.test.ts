@@ -161,6 +161,38 @@ describe.skipIf(why !== null)("under systemd", { timeout: 300_000 }, () => {
     await expectRunOn();
   });
 
+  test("B-020 what only a version manager's folder holds is found by the service that was installed from a shell with it", async () => {
+    const folder = join(manager.folder, "versions/v1/bin");
+    mkdirSync(folder, { recursive: true });
+    for (const name of ["claude", "only-there"])
+      writeFileSync(join(folder, name), "#!/bin/sh\necho from the folder\n", { mode: 0o755 });
+    expect(await manager.run(program, ["run", "--", "only-there"])).toMatchObject({ status: 3 });
+    const env = { PATH: `${folder}:${manager.env["PATH"]}` };
+    const dry = await manager.run(program, ["daemon", "install", "--enable", "--json"], env);
+    const made = JSON.parse(dry.out) as Installed & { readonly agents: readonly object[] };
+    expect(made).toMatchObject({ change: "replaced", started: true, selfTest: { ok: true } });
+    expect(made.agents).toContainEqual({ provider: "claude", program: "claude", file: join(folder, "claude") });
+    // Asked by a shell without it.
+    expect((await manager.run(program, ["run", "--", "only-there"])).out).toBe("from the folder\n");
+    await expectRunOn();
+  });
+
+  test("B-018 lingering that is off is said by install, status and doctor, with the command, and is no failure", async () => {
+    const folder = join(manager.folder, "loginctl");
+    mkdirSync(folder);
+    writeFileSync(join(folder, "loginctl"), "#!/bin/sh\necho no\n", { mode: 0o755 });
+    const env = { PATH: `${folder}:${manager.env["PATH"]}` };
+    const made = await manager.run(program, ["daemon", "install"], env);
+    expect(made.status).toBe(0);
+    const seen = await manager.run(program, ["daemon", "status"], env);
+    for (const { out, err } of [made, seen]) expect(out + err).toContain("loginctl enable-linger");
+    const looked = await manager.run(program, ["doctor", "--json"], env);
+    const { findings } = JSON.parse(looked.out) as { findings: readonly { readonly code: string }[] };
+    expect(findings).toContainEqual(
+      expect.objectContaining({ code: "service_linger_off", command: "loginctl enable-linger" }),
+    );
+  });
+
   test("moved away, its status says so with the command that mends it", async () => {
     renameSync(join(manager.folder, "lib"), join(manager.folder, "elsewhere"));
     await end("SIGKILL");
@@ -199,7 +231,7 @@ describe.skipIf(why !== null)("under systemd", { timeout: 300_000 }, () => {
     expect(await manager.json(program, ["up"])).toMatchObject({ started: true, service: "drover" });
   });
 
-  test("systemctl stops and starts it as any other, and one that serves what is queued steps down for it", async () => {
+  test("B-017 systemctl stops, starts and restarts it as any other, what runs goes on, and one that serves what is queued steps down for it", async () => {
     expect(manager.systemctl("stop", "drover")).toMatchObject({ status: 0 });
     expect((await status()).service.state).toBe("inactive");
     await expectRunOn();
@@ -211,6 +243,10 @@ describe.skipIf(why !== null)("under systemd", { timeout: 300_000 }, () => {
     await soon(async () => (await status()).daemon.service === "drover", "the service has taken over");
     await expectRunOn();
     expect((await status()).service.findings).toEqual([]);
+    const { pid } = (await status()).daemon;
+    expect(manager.systemctl("restart", "drover")).toMatchObject({ status: 0 });
+    await soon(async () => ((await status()).daemon.pid ?? pid) !== pid, "another one is up");
+    await expectRunOn();
   });
 
   test("a file that somebody changed is neither replaced nor removed unless that is said", async () => {

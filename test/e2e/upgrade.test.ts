@@ -54,7 +54,7 @@ interface Run {
 }
 
 describe("the next version", () => {
-  test("copies the store, brings it up to date, and adopts what runs; this one then refuses, and goes back with that copy", async () => {
+  test("B-119 copies the store, brings it up to date, and adopts what runs; this one then refuses, and goes back with that copy", async () => {
     const home = openHome();
     try {
       const at = (name: string): string => join(home.folder, name);

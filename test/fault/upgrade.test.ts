@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { builtProgram, install, until } from "./installation.ts";
 
-test("a daemon whose installation is gone still does all that it is asked", async () => {
+test("B-119 a daemon whose installation is gone still does all that it is asked", async () => {
   const root = join(dirname(builtProgram), "..");
   const folder = mkdtempSync(join(tmpdir(), "drover-old-"));
   cpSync(dirname(builtProgram), join(folder, "dist"), { recursive: true });

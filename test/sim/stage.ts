@@ -60,6 +60,8 @@ export interface Stage {
   /** Of an agent whose plan has that name. */
   addAgentRun(habit: string, policy?: Record<string, unknown>, over?: Partial<AgentTarget>): Promise<string>;
   addLoop(schedule: Schedule, argument: string, policy?: Record<string, unknown>): Promise<LoopRecord>;
+  /** Of an agent whose plan has that name. */
+  addAgentLoop(schedule: Schedule, habit: string, policy?: Record<string, unknown>): Promise<LoopRecord>;
   tree(runId: string): Promise<RunTree>;
   rows<Row>(query: Parameters<ReturnType<typeof openMemoryStore>["rows"]>[0]): readonly Row[];
 }
@@ -146,6 +148,21 @@ export function createStage(options: StageOptions = {}): Stage {
     () => undefined,
     () => engine?.poke("all"),
   );
+
+  const putPrompt = () => people.prompts.put({ digest: PROMPT_DIGEST, content: btoa(PROMPT), bytes: PROMPT.length });
+
+  const addLoop = (name: string, schedule: Schedule, of: Target, policy: Record<string, unknown>) =>
+    people.loops.add({
+      draft: {
+        name: `loop ${name}`,
+        schedule,
+        target: of,
+        policy: loopPolicy.parse(policy),
+        hostPin: hostId,
+        managedBy: null,
+      },
+      limits,
+    });
 
   async function add(target: Target, policy: Record<string, unknown>): Promise<string> {
     const { run: made } = await people.runs.add(
@@ -237,21 +254,14 @@ export function createStage(options: StageOptions = {}): Stage {
     },
     addRun: (argument, policy = {}) => add(target(argument), policy),
     async addAgentRun(habit, policy = {}, over = {}) {
-      await people.prompts.put({ digest: PROMPT_DIGEST, content: btoa(PROMPT), bytes: PROMPT.length });
+      await putPrompt();
       return add(agent(habit, over), policy);
     },
-    addLoop: (schedule, argument, policy = {}) =>
-      people.loops.add({
-        draft: {
-          name: `loop ${argument}`,
-          schedule,
-          target: target(argument),
-          policy: loopPolicy.parse(policy),
-          hostPin: hostId,
-          managedBy: null,
-        },
-        limits,
-      }),
+    addLoop: (schedule, argument, policy = {}) => addLoop(argument, schedule, target(argument), policy),
+    async addAgentLoop(schedule, habit, policy = {}) {
+      await putPrompt();
+      return addLoop(habit, schedule, agent(habit, {}), policy);
+    },
     async tree(runId) {
       const tree = await memory.store.runs.get({ runId });
       if (tree === null) throw new Error(`no run ${runId}`);

@@ -57,6 +57,8 @@ export const claude: Adapter = {
     DISABLE_AUTOUPDATER: "1",
     DISABLE_TELEMETRY: "1",
     DISABLE_ERROR_REPORTING: "1",
+    // Its own timers: what a project has scheduled in it would run beside the loops.
+    CLAUDE_CODE_DISABLE_CRON: "1",
     // Ten by default, over three minutes.
     CLAUDE_CODE_MAX_RETRIES: "2",
     // A stream that breaks is no reason to ask for the whole answer again without one.

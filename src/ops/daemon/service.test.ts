@@ -133,6 +133,11 @@ describe("what is planned", () => {
 });
 
 describe("files", () => {
+  test("B-021 a run that the kernel ends for want of memory takes neither the daemon nor other runs along", () => {
+    const lines = unitText(plan()).split("\n");
+    expect(lines).toEqual(expect.arrayContaining(["OOMPolicy=continue", "KillMode=process", "Restart=always"]));
+  });
+
   test("what is written is read back, whatever paths hold; a file that was changed is known", () => {
     fc.assert(
       fc.property(nasty, nasty, nasty, (a, b, c) => {

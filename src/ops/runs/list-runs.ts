@@ -1,4 +1,4 @@
-import { WALK } from "../../core/limits.ts";
+import { LISTED_OUTPUT_BYTES, WALK } from "../../core/limits.ts";
 import type { RunRecord } from "../../core/records.ts";
 import { failureClasses, heldReasons, isFinal, runStatuses, waitReasons } from "../../core/run.ts";
 import { type RunDocument, runShape, toRunDocument } from "../documents.ts";
@@ -32,6 +32,7 @@ export const operation = defineOperation({
     examples: ["runs", "runs --status failed,timed_out --since 1d", "runs --loop fetch --json", "runs --reason limit"],
     notes: [
       "Pages stay in step while runs come and end: give --cursor the `next` of the page before.",
+      `An output of more than ${LISTED_OUTPUT_BYTES} bytes is null here, with its size in outputBytes: \`drover show\` has it whole.`,
       `--kind, --class, and --label beside another filter look through ${WALK} runs for a page: it may hold fewer than --limit and have a next one.`,
     ],
   },
