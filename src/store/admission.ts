@@ -12,7 +12,7 @@ import {
 import type { Limits } from "../core/limits.ts";
 import type { AccountStatus, Assignment } from "../core/records.ts";
 import { assignmentsOf } from "./attempts.ts";
-import { journal } from "./journal.ts";
+import { journal, type Journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, runAll, type Steps } from "./operation.ts";
 import { toRun, type Row } from "./rows.ts";
 import { advisoryLock, forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
@@ -147,6 +147,8 @@ export const admissionPass = operation(
     const stepOf = new Map(steps.map((row) => [row["id"], row]));
     const writes: Sql[] = [];
     const made: string[] = [];
+    // Several steps of one run may start in one pass: its events are numbered on.
+    const logs = new Map<string, Journal>();
     for (const grant of decision.grants) {
       const step = stepOf.get(grant.stepId);
       const run = runOf.get(grant.runId);
@@ -154,7 +156,8 @@ export const admissionPass = operation(
       const id = ctx.id("att");
       const token = (step["token"] as number) + 1;
       const number = (step["attempts_made"] as number) + 1;
-      const log = journal("run", run.id, run.eventNumber, view.now);
+      const log = logs.get(run.id) ?? journal("run", run.id, run.eventNumber, view.now);
+      logs.set(run.id, log);
       log.add("attempt.reserved", { attempt: id, number, host: grant.hostId }, token);
       made.push(id);
       writes.push(
@@ -168,9 +171,9 @@ export const admissionPass = operation(
         ),
         sql`update runs set status = 'running', reason = null, started_at = coalesce(started_at, ${view.now}), revision = revision + 1
           where id = ${run.id} and finished_at is null`,
-        ...log.writes(),
       );
     }
+    for (const log of logs.values()) writes.push(...log.writes());
     if (made.length === 0) return { granted: 0, mine: [], refused, more: truncated, ...clock };
     yield* runAll(
       ...writes,

@@ -6,7 +6,8 @@ import { type Escape, joinEscapes } from "../core/escape.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Guarded } from "../core/ports.ts";
 import type { Assignment, AttemptRecord } from "../core/records.ts";
-import { attemptTable, endAttempt, next, runStatusOf, stepTable, traceless } from "../core/run.ts";
+import { attemptTable, endAttempt, isFinal, next, runStatusOf, stepTable, traceless } from "../core/run.ts";
+import { follow, unblocks } from "../core/step-graph.ts";
 import { worktreeOf } from "../core/target-parts.ts";
 import type { AttemptEnd, AttemptEvent, EndedBy, FailureClass, Outcome, RunStatus, StepStatus } from "../core/run.ts";
 import { noUsage, ownUsage, type SessionUsage } from "../core/usage.ts";
@@ -373,8 +374,53 @@ function* usageOf(attempt: AttemptRecord, step: StepRow, outcome: Outcome, now: 
   };
 }
 
+/** What follows in its run from the end of a step: others become ready, or will never start. Answers the statuses of all. */
+function* followUp(
+  { now, run, log, writes }: Desk,
+  steps: readonly StepRow[],
+  ended: { readonly id: string; readonly status: StepStatus },
+): Steps<readonly { readonly status: StepStatus }[]> {
+  const among = steps.map((one) => (one.id === ended.id ? { ...one, status: ended.status } : one));
+  if (!isFinal(ended.status) || !among.some(({ status }) => status === "pending")) return among;
+  const needs = yield* all<Row>(
+    unblocks(ended.status)
+      ? sql`select step_id, needs_step_id from step_needs where needs_step_id = ${ended.id}`
+      : sql`select n.step_id as step_id, n.needs_step_id as needs_step_id from steps s join step_needs n on n.step_id = s.id
+            where s.run_id = ${run.id}`,
+  );
+  const followed = new Map(
+    follow(
+      ended,
+      among,
+      needs.map((row) => ({ stepId: row["step_id"] as string, needsStepId: row["needs_step_id"] as string })),
+    ).map((one) => [one.id, one] as const),
+  );
+  return among.map((one) => {
+    const found = followed.get(one.id);
+    if (found === undefined) return one;
+    const status = found.event === null ? one.status : next(stepTable, one.status, found.event);
+    ensure(status !== null, `a step that is ${one.status} cannot ${found.event}`);
+    if (found.event !== null) log.add(`step.${status}`, { step: one.id, key: one.key });
+    writes.push(
+      sql`update steps set needs_left = ${found.needsLeft}, status = ${status}, reason = ${found.event === "skip" ? "needs" : one.reason},
+            finished_at = ${found.event === "skip" ? now : null} where id = ${one.id} and status = 'pending' and finished_at is null`,
+    );
+    return { ...one, status };
+  });
+}
+
+/** How the step ended that its run is told by, where that is not the one that ended last. */
+function* toldBy(steps: readonly StepRow[], status: RunStatus): Steps<Row | undefined> {
+  const step = steps.find((one) => one.status === status);
+  if (step === undefined) return undefined;
+  return yield* one<Row>(
+    sql`select class, message, exit_status, ${step.reason} as reason from attempts
+        where run_id = ${step.runId} and step_id = ${step.id} order by number desc limit 1`,
+  );
+}
+
 /** Ends one attempt on a desk, and what follows from it: its step, its run, and what `endRun` moves. */
-function endOn(
+function* endOn(
   desk: Desk,
   attempt: AttemptRecord,
   steps: readonly StepRow[],
@@ -385,7 +431,7 @@ function endOn(
   { usage, writes: usageWrites }: UsageEnd,
   awaySince?: number,
   under: { readonly untilAt: number | null | undefined; readonly writes: readonly Sql[] } = none,
-): Settled {
+): Steps<Settled> {
   const { now, run, log, writes } = desk;
   // The next attempt goes on with it, unless its provider does not know it any more.
   const sessionId = outcome.agent?.sessionId ?? attempt.sessionRef;
@@ -452,30 +498,35 @@ function endOn(
           idle_ends = ${end.step.idleEnds}, lost_ends = ${end.step.lostEnds ?? 0}, session_ref = ${sessionRef}, output = ${output}, finished_at = ${settles ? endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now) : null}
         where id = ${step.id} and token = ${token} and finished_at is null`,
   );
-  const runStatus = runStatusOf(steps.map((one) => (one.id === step.id ? { status: stepStatus } : one)));
-  if (
-    settles &&
-    (runStatus === "succeeded" ||
-      runStatus === "failed" ||
-      runStatus === "timed_out" ||
-      runStatus === "cancelled" ||
-      runStatus === "skipped")
-  )
+  const after = yield* followUp(desk, steps, { id: step.id, status: stepStatus });
+  const runStatus = runStatusOf(after);
+  if (settles && isFinal(runStatus)) {
+    // Others may have failed before the last one ended.
+    const told = runStatus === stepStatus ? undefined : yield* toldBy(steps, runStatus);
     endRun(desk, {
       status: runStatus,
-      reason: runStatus === "succeeded" ? null : reason,
-      class: runStatus === "succeeded" ? null : reason === "crash_loop" ? "crash_loop" : end.attempt.class,
+      reason: runStatus === "succeeded" ? null : told === undefined ? reason : (told["reason"] as string | null),
+      class:
+        runStatus === "succeeded"
+          ? null
+          : told !== undefined
+            ? (told["class"] as FailureClass | null)
+            : reason === "crash_loop"
+              ? "crash_loop"
+              : end.attempt.class,
       message:
-        reason === "crash_loop"
-          ? rowOf(end.step, outcome)
-          : outcome.programAway === true && awaySince !== undefined
-            ? `it could not be started for ${describeDuration(now - awaySince)}: ${outcome.message ?? "its program is not there"}`
-            : outcome.message,
-      exitStatus: outcome.exitStatus,
-      output,
+        told !== undefined
+          ? (told["message"] as string | null)
+          : reason === "crash_loop"
+            ? rowOf(end.step, outcome)
+            : outcome.programAway === true && awaySince !== undefined
+              ? `it could not be started for ${describeDuration(now - awaySince)}: ${outcome.message ?? "its program is not there"}`
+              : outcome.message,
+      exitStatus: told === undefined ? outcome.exitStatus : (told["exit_status"] as number | null),
+      output: steps.length === 1 ? output : null,
       endedAt: outcome.endedAt,
     });
-  else
+  } else
     writes.push(
       ...log.writes(),
       sql`update runs set status = ${runStatus}, reason = ${runStatus === "waiting" ? reason : null}, wake_at = ${runStatus === "waiting" ? wakeAt : null},
@@ -551,7 +602,7 @@ export const settleAttempt = operation(
     if (outcome.escaped !== undefined) yield* escape(at.desk, attempt, outcome.escaped, token);
     const usage = yield* usageOf(attempt, step, outcome, at.desk.now);
     const away = outcome.programAway === true ? yield* awaySinceOf(attempt) : undefined;
-    const answer = endOn(at.desk, attempt, at.steps, step, token, outcome, limits, usage, away, under);
+    const answer = yield* endOn(at.desk, attempt, at.steps, step, token, outcome, limits, usage, away, under);
     const [changed] = yield* finish(...at.desk.writes, receipt(step.id, token, digest, answer, at.desk.now));
     ensure(changed === 1, "a live attempt under its lock can end");
     return answer;
@@ -602,7 +653,7 @@ function* takeOne(input: { hostId: string; limits: Limits }): Steps<boolean> {
   const outcome: Outcome = started ? silence : { ...silence, kind: "never_started" };
   const usage = yield* usageOf(attempt, step, outcome, at.desk.now);
   yield* all(sql`update steps set token = ${token} where id = ${step.id} and token = ${step.token}`);
-  endOn(at.desk, attempt, at.steps, step, token, outcome, input.limits, usage);
+  yield* endOn(at.desk, attempt, at.steps, step, token, outcome, input.limits, usage);
   yield* finish(...at.desk.writes);
   return true;
 }

@@ -33,6 +33,8 @@ export type StepRow = StepRecord & {
   readonly accountId: string | null;
   readonly sessionRef: string | null;
   readonly lostEnds: number;
+  /** Of the steps that it needs, those that have not succeeded. */
+  readonly needsLeft: number;
 };
 export type AttemptRow = AttemptRecord;
 export type HostRow = HostRecord & Numbered;
