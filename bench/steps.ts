@@ -1,0 +1,253 @@
+/**
+ * P1, P1b, P2: durable steps a second through the real engine and store, with a spawner whose commands have ended as soon as
+ * they are asked for: 32 runs of ten steps at a time, one lone run, and the same on PostgreSQL; against the same rows
+ * written by hand in grouped and in single commits, and against DBOS on PostgreSQL.
+ */
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { pathToFileURL } from "node:url";
+import { defaultLimits } from "../src/core/limits.ts";
+import type { Agents, Files, Judgement, Spawner, Store, Worktrees } from "../src/core/ports.ts";
+import { startEngine } from "../src/engine/engine.ts";
+import { systemClock } from "../src/execution/clock.ts";
+import { operation, runAll } from "../src/store/operation.ts";
+import { openStore, parseStoreAddress } from "../src/store/open.ts";
+import { asStore, operations } from "../src/store/operations.ts";
+import { chainOf, graphWrites } from "../test/graphs.ts";
+import { commandOf, runDraft } from "../test/drafts.ts";
+import { makeDatabase, startPostgres } from "../test/postgres.ts";
+import { openFrame, sqliteFacts } from "./frame.ts";
+import { openPeers } from "./peers.ts";
+import { rawSteps } from "./raw-steps.ts";
+import { ratioIn, type Sample } from "./rounds.ts";
+
+const STEPS = 10;
+const AT_ONCE = 32;
+const HOST = "host_00000000000000000000000001";
+
+export interface StepsInput {
+  /** The address of a store that is empty. */
+  readonly store: string;
+  readonly runs: number;
+  /** Runs that are not counted: they come first. */
+  readonly warm: number;
+  readonly atOnce: number;
+}
+
+const noop = (): never => {
+  throw new Error("runs of steps ask for no agent and no tree");
+};
+const agents: Agents = { traits: noop, read: noop, conclude: noop };
+const worktrees: Worktrees = {
+  place: noop,
+  make: noop,
+  enter: noop,
+  look: noop,
+  watch: noop,
+  escaped: noop,
+  remove: noop,
+};
+const files: Files = {
+  tail: async () => ({ text: "", droppedBytes: 0 }),
+  output: async () => null,
+  unmet: async () => null,
+  freeBytes: async () => 2 ** 40,
+  folders: async () => [],
+  remove: async () => {},
+};
+
+/** A spawner whose commands have ended well as soon as they are asked for. */
+function instantSpawner(): Spawner {
+  let ring: (folder: string) => void = () => {};
+  const endedAt = new Map<string, number>();
+  return {
+    bootId: "bench",
+    prepare: async () => {},
+    async ask(folder) {
+      endedAt.set(folder, Date.now());
+      setImmediate(ring, folder);
+    },
+    async judge({ folder }): Promise<Judgement> {
+      const at = endedAt.get(folder);
+      if (at === undefined) return { kind: "asked" };
+      endedAt.delete(folder);
+      return { kind: "ended", exit: 0, startedAt: at, endedAt: at, durationMs: 0 };
+    },
+    end: async () => ({ killed: 0, left: 0, proof: "proved_empty" }),
+    sweep: async () => ({ killed: 0, left: 0, proof: "proved_empty" }),
+    measure: () => ({ stdoutBytes: 0, stderrBytes: 0, mark: 0 }),
+    trim: async () => {},
+    onBell: (listener) => (ring = listener),
+    onReplaced: () => {},
+    close: async () => {},
+  };
+}
+
+/** Runs of ten steps each through the engine: steps a second, and how long the event loop was held. */
+async function engineSteps({ store: address, runs, warm, atOnce }: StepsInput): Promise<Sample> {
+  const clock = systemClock();
+  const place = parseStoreAddress(address, "/");
+  const fill = operation("bench.fill", function* ({ runId }: { readonly runId: string }) {
+    return yield* runAll(...graphWrites(runId, chainOf(STEPS)));
+  });
+  const table = { ...operations, bench: { fill } };
+  const filling = await openStore({ address: place, table, clock, use: "write" });
+  for (let i = 0; i < runs + warm; i++) {
+    const { run } = await asStore(filling.store).runs.add(runDraft(commandOf(["true"]), { hostPin: HOST }));
+    await filling.store.bench.fill({ runId: run.id });
+  }
+  await filling.close();
+
+  const workers = {
+    writer: pathToFileURL(resolve("dist/sqlite-writer.mjs")),
+    heartbeat: pathToFileURL(resolve("dist/postgres-heartbeat.mjs")),
+  };
+  const handle = await openStore({ address: place, table: operations, clock, use: "daemon", workers });
+  const store = asStore(handle.store);
+  const held = monitorEventLoopDelay({ resolution: 1 });
+  let ended = 0;
+  let startedAt = 0;
+  let onEnd: () => void = () => {};
+  const over = new Promise<void>((done) => (onEnd = done));
+  const counting: Store = {
+    ...store,
+    attempts: {
+      ...store.attempts,
+      async settle(input) {
+        const answer = await store.attempts.settle(input);
+        if (answer.run !== "succeeded") return answer;
+        if (++ended === warm) {
+          startedAt = performance.now();
+          held.enable();
+        }
+        if (ended === warm + runs) onEnd();
+        return answer;
+      },
+    },
+  };
+  const engine = await startEngine(
+    {
+      clock,
+      random: { bytes: (count) => new Uint8Array(count) },
+      store: counting,
+      spawner: instantSpawner(),
+      files,
+      notifier: { hook: async () => ({ exit: 0, tail: "" }) },
+      agents,
+      worktrees,
+      startHeartbeat: () => ({ beat: () => {}, stop: async () => {} }),
+      signToken: () => "",
+      log: (level, event, data) => {
+        if (level === "error") console.error(event, JSON.stringify(data));
+      },
+    },
+    {
+      host: {
+        hostId: HOST,
+        name: "bench",
+        machineId: "m",
+        bootId: "bench",
+        version: "0",
+        leaseMs: defaultLimits.leaseMs,
+        commandCap: atOnce,
+        agentCap: 1,
+      },
+      limits: defaultLimits,
+      socket: "",
+      untilIdle: false,
+      sweepMs: handle.kind === "postgres" ? 30_000 : null,
+    },
+  );
+  await over;
+  const ms = performance.now() - startedAt;
+  held.disable();
+  await engine.stop({ drainMs: 0, stopRuns: false });
+  await handle.close();
+  return { perSecond: (runs * STEPS * 1_000) / ms, heldP99: held.percentile(99) / 1e6 };
+}
+
+async function main(): Promise<void> {
+  const frame = await openFrame({ bars: ["P1", "P1b", "P2"], cases: { engineSteps, rawSteps } });
+  const folder = mkdtempSync(join(tmpdir(), "drover-bench-"));
+  const server = await startPostgres({ durable: true });
+  let places = 0;
+  const inFile = async (name: "engineSteps" | "rawSteps", input: Omit<StepsInput, "store">): Promise<Sample> => {
+    const own = join(folder, String(places++));
+    mkdirSync(own);
+    try {
+      return await frame.inProcess(name, { ...input, store: `sqlite:${join(own, "drover.db")}` } satisfies StepsInput);
+    } finally {
+      rmSync(own, { recursive: true, force: true });
+    }
+  };
+  const inDatabase = async (name: "engineSteps" | "rawSteps", input: Omit<StepsInput, "store">): Promise<Sample> =>
+    frame.inProcess(name, { ...input, store: await makeDatabase(server.url) } satisfies StepsInput);
+  try {
+    const peers = await openPeers(folder, server.url);
+    const { DBOS } = peers.versions;
+    frame.about({
+      ...sqliteFacts(),
+      DBOS: DBOS ?? "",
+      durability: "SQLite WAL, synchronous=FULL; PostgreSQL fsync and synchronous_commit on",
+    });
+    const many = { runs: frame.size(320, 4), warm: frame.size(32, 1), atOnce: AT_ONCE };
+    const lone = { runs: frame.size(20, 2), warm: 2, atOnce: 1 };
+    const dbos = (runs: number, atOnce: number) => () => peers.run("dbos-rate", { count: runs, atOnce, steps: STEPS });
+    const show = (what: string, samples: readonly Sample[]): void =>
+      frame.measure(what, samples, "perSecond", "steps/s");
+    if (frame.wants("P1")) {
+      const taken = await frame.interleave({
+        ours: () => inFile("engineSteps", many),
+        raw: () => inFile("rawSteps", many),
+        dbos: dbos(frame.size(96, 2), AT_ONCE),
+      });
+      show(`engine and store, ${AT_ONCE} runs at a time, SQLite`, taken.ours);
+      show(`the same rows by hand, ${AT_ONCE} steps a commit`, taken.raw);
+      show(`DBOS, ${AT_ONCE} workflows at a time, PostgreSQL`, taken.dbos);
+      frame.bar("P1", "steps / raw grouped commits of the same rows", ratioIn(taken.ours, taken.raw, "perSecond"), {
+        atLeast: 0.25,
+      });
+      frame.bar("P1", "steps / DBOS on PostgreSQL", ratioIn(taken.ours, taken.dbos, "perSecond"), { atLeast: 20 });
+      frame.value("P1b", `event loop held, ${AT_ONCE} runs at a time, p99`, taken.ours, "heldP99", "ms", {
+        atMost: 3,
+      });
+    }
+    if (frame.wants("P1b")) {
+      const taken = await frame.interleave({
+        ours: () => inFile("engineSteps", lone),
+        raw: () => inFile("rawSteps", lone),
+        dbos: dbos(frame.size(15, 2), 1),
+      });
+      show("engine and store, one run at a time, SQLite", taken.ours);
+      show("the same rows by hand, one step a commit", taken.raw);
+      show("DBOS, one workflow at a time, PostgreSQL", taken.dbos);
+      frame.bar("P1b", "steps / raw single commits of the same rows", ratioIn(taken.ours, taken.raw, "perSecond"), {
+        atLeast: 0.5,
+      });
+      frame.bar("P1b", "steps / DBOS on PostgreSQL", ratioIn(taken.ours, taken.dbos, "perSecond"), { atLeast: 5 });
+    }
+    if (frame.wants("P2")) {
+      const fewer = { ...many, runs: frame.size(96, 4) };
+      const taken = await frame.interleave({
+        ours: () => inDatabase("engineSteps", fewer),
+        raw: () => inDatabase("rawSteps", fewer),
+        dbos: dbos(frame.size(96, 2), AT_ONCE),
+      });
+      show(`engine and store, ${AT_ONCE} runs at a time, PostgreSQL`, taken.ours);
+      show("the same rows by hand, one step a commit, 16 connections", taken.raw);
+      show(`DBOS, ${AT_ONCE} workflows at a time, PostgreSQL`, taken.dbos);
+      frame.bar("P2", "steps / raw commits of the same rows", ratioIn(taken.ours, taken.raw, "perSecond"), {
+        atLeast: 0.45,
+      });
+      frame.bar("P2", "steps / DBOS", ratioIn(taken.ours, taken.dbos, "perSecond"), { atLeast: 3 });
+    }
+    frame.end();
+  } finally {
+    await server.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+await main();
