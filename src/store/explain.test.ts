@@ -127,7 +127,7 @@ function walksOf(connection: ReturnType<typeof openSqlite>, text: string): strin
   if (!/^\s*(select|with|insert|update|delete)/i.test(text)) return [];
   const plan = planOf(connection, text);
   const walks = plan.filter((detail) => HISTORY.some((index) => new RegExp(`INDEX ${index}\\b`).test(detail)));
-  const limits = text.split(/\blimit \?/).length - 1;
+  const limits = text.split(/\blimit \+?\?/).length - 1;
   const sorted = plan.some((detail) => detail.includes("TEMP B-TREE FOR ORDER BY")) ? 1 : 0;
   return walks.length > 0 && limits < walks.length + sorted ? walks : [];
 }

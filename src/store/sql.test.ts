@@ -54,6 +54,17 @@ describe("the sql tag", () => {
     expect(text(sql`select 1 ${skipLocked}`).postgres).toBe("select 1 for update skip locked");
   });
 
+  test("SQLite never sees a bare parameter as a limit: it would prepare the statement anew each time", () => {
+    const page = sql`select id from runs order by id limit ${2} offset ${3}`;
+    expect(text(page)).toEqual({
+      sqlite: "select id from runs order by id limit +? offset +?",
+      postgres: "select id from runs order by id limit $1 offset $2",
+    });
+    expect(text(sql`select * from (${page}) as a where limits = ${1} limit ${2}`).sqlite).toBe(
+      "select * from (select id from runs order by id limit +? offset +?) as a where limits = ? limit +?",
+    );
+  });
+
   test("one call site with other kinds of parts gives another text", () => {
     const make = (part: Part) => sql`select 1 where a = ${1} ${part}`;
     expect(text(make(forUpdate)).postgres).toBe("select 1 where a = $1 for update");
@@ -124,7 +135,7 @@ describe("the sql tag", () => {
     expect(text(advisoryLock(2)).sqlite).toBe("select 1 as held");
     const heads = firstOfEach({ table: "steps", as: "s", where: sql`k = o.k`, orderBy: sql`id`, limit: 8 });
     expect(text(heads)).toEqual({
-      sqlite: "join steps s on s.id in (select id from steps where k = o.k order by id limit ?)",
+      sqlite: "join steps s on s.id in (select id from steps where k = o.k order by id limit +?)",
       postgres: "cross join lateral (select * from steps where k = o.k order by id limit $1) s",
     });
   });

@@ -284,7 +284,14 @@ function sameShape(shape: Cached["shape"], parts: readonly Part[]): boolean {
   return true;
 }
 
-const placeholder = (dialect: Dialect, number: number): string => (dialect === "sqlite" ? "?" : `$${number}`);
+const counts = /\b(?:limit|offset) $/;
+
+/**
+ * SQLite plans by a limit that is a bare parameter, so it would prepare the statement anew whenever one is bound: 20 times
+ * as long as running it. Behind a sign it does not look.
+ */
+const placeholder = (dialect: Dialect, { text, values }: Draft): string =>
+  dialect === "postgres" ? `$${values.length}` : counts.test(text) ? "+?" : "?";
 
 interface Draft {
   text: string;
@@ -298,7 +305,7 @@ function append(query: Sql, dialect: Dialect, draft: Draft): void {
   query.parts.forEach((part, i) => {
     if (!isFragment(part)) {
       draft.values.push(part);
-      draft.text += placeholder(dialect, draft.values.length);
+      draft.text += placeholder(dialect, draft);
     } else if (part[is] === "constant") {
       draft.text += part[dialect];
       if (part.bindsNow && dialect === "sqlite") draft.values.push(now);

@@ -451,6 +451,11 @@ export interface MemoryStore<Table extends OperationTable> extends StoreHandle<T
   rows<Row>(query: Sql): readonly Row[];
 }
 
+const changesOf = (connection: Sqlite): number => {
+  const [row] = connection.query("select total_changes() as n", [], 0).rows;
+  return (row as { readonly n: number }).n;
+};
+
 /** A store without a file. Each call has run to its end when it returns its promise, so a simulator decides every order. */
 export function openMemoryStore<Table extends OperationTable>(options: MemoryStoreOptions<Table>): MemoryStore<Table> {
   const { table, clock, migrations = ownMigrations(), library, mint = mintId, cut } = options;
@@ -467,14 +472,14 @@ export function openMemoryStore<Table extends OperationTable>(options: MemorySto
   const call = async (operation: AnyOperation, input: unknown): Promise<unknown> => {
     const instant = clock.now();
     if (operation.access === "read") {
-      // There is no second connection to a store in memory, so this one is read only for a moment.
-      connection.pragma("query_only = 1");
+      // There is no second connection to a store in memory, and making this one read only would let it prepare all anew.
+      const before = changesOf(connection);
       try {
         return runRead(connection, operation, input, instant, mint);
       } catch (error) {
         throw toStoreError(error, place, operation.name);
       } finally {
-        connection.pragma("query_only = 0");
+        ensure(changesOf(connection) === before, `${operation.name} reads, and has written`);
       }
     }
     const [answer] = runGroup([{ operation, input }], {
