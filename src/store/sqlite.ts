@@ -7,14 +7,14 @@ import type { Heartbeat, HeartbeatOptions, MintId, StoreHandle } from "./driver.
 import { fromWire, isSqliteBusy, outcomeUnknown, storeUnreachable, toStoreError, toWire } from "./errors.ts";
 import { migrate, migrationsOf, ownMigrations } from "./migrate.ts";
 import { StatementFailed, storeOf } from "./operation.ts";
-import type { Operation, OperationTable, StoreOf } from "./operation.ts";
+import type { Operation, OperationTable, Steps, StoreOf } from "./operation.ts";
 import { beatInto, newPulse, pulseOf } from "./pulse.ts";
 import type { Sql } from "./sql.ts";
 import { openSqlite, sqliteLibrary } from "./sqlite-adapters.ts";
 import type { Sqlite, SqliteLibrary } from "./sqlite-adapters.ts";
 import { openConnection, SQLITE_LIMITS } from "./sqlite-connection.ts";
 import { runGroup } from "./sqlite-group.ts";
-import type { CutPoint } from "./sqlite-group.ts";
+import type { Answer, CutPoint, GroupCall } from "./sqlite-group.ts";
 import { BUSY_PAUSE_MS, runnerAt, runRead, runSync } from "./sqlite-run.ts";
 import { WRITER_LIMITS } from "./sqlite-thread.ts";
 import type { FromWriter, ToWriter, WireAnswer, WriterData, WriterLimits } from "./sqlite-thread.ts";
@@ -449,6 +449,12 @@ export interface MemoryStoreOptions<Table extends OperationTable> {
 export interface MemoryStore<Table extends OperationTable> extends StoreHandle<Table> {
   /** Runs a statement beside the operations: for the invariants of a simulator. */
   rows<Row>(query: Sql): readonly Row[];
+  /** Runs a body beside them, within the transaction of a group when it is called by a `cut`. */
+  look<T>(steps: Steps<T>): T;
+  /** Runs calls in one transaction, as the daemon's writer does with those of one turn. A `Crash` is thrown. */
+  group(calls: readonly GroupCall[]): readonly Answer[];
+  /** Rows written so far. */
+  changes(): number;
 }
 
 const changesOf = (connection: Sqlite): number => {
@@ -469,28 +475,30 @@ export function openMemoryStore<Table extends OperationTable>(options: MemorySto
   );
   connection.exec("commit");
 
+  const group = (calls: readonly GroupCall[]): readonly Answer[] =>
+    runGroup(calls, {
+      connection,
+      place,
+      instant: clock.now(),
+      mint,
+      maxMs: Number.POSITIVE_INFINITY,
+      busyMs: 0,
+      ...(cut === undefined ? {} : { cut }),
+    });
+
   const call = async (operation: AnyOperation, input: unknown): Promise<unknown> => {
-    const instant = clock.now();
     if (operation.access === "read") {
       // There is no second connection to a store in memory, and making this one read only would let it prepare all anew.
       const before = changesOf(connection);
       try {
-        return runRead(connection, operation, input, instant, mint);
+        return runRead(connection, operation, input, clock.now(), mint);
       } catch (error) {
         throw toStoreError(error, place, operation.name);
       } finally {
         ensure(changesOf(connection) === before, `${operation.name} reads, and has written`);
       }
     }
-    const [answer] = runGroup([{ operation, input }], {
-      connection,
-      place,
-      instant,
-      mint,
-      maxMs: 0,
-      busyMs: 0,
-      ...(cut === undefined ? {} : { cut }),
-    });
+    const [answer] = group([{ operation, input }]);
     ensure(answer, "a group answers its caller");
     if ("error" in answer) throw answer.error;
     return answer.value;
@@ -501,6 +509,9 @@ export function openMemoryStore<Table extends OperationTable>(options: MemorySto
     store: storeOf(table, call) as StoreOf<Table>,
     applied,
     rows: <Row>(query: Sql) => runnerAt(connection, clock.now())(query).rows as readonly Row[],
+    look: (steps) => runSync(steps, runnerAt(connection, clock.now())),
+    group,
+    changes: () => changesOf(connection),
     onForeignChange: () => () => undefined,
     onFailure: () => undefined,
     startHeartbeat: noHeartbeat,

@@ -1,6 +1,8 @@
 /** The invariants of the design (bars.md, I1 to I12), looked at after every change, at a cost that does not grow with history. */
 import type { Schedule } from "../../src/core/schedule.ts";
-import { sql, type Sql } from "../../src/store/sql.ts";
+import { all, one, type Steps } from "../../src/store/operation.ts";
+import { sql } from "../../src/store/sql.ts";
+import type { Call, Called } from "./store.ts";
 import { walk } from "./walk.ts";
 
 /** A promise that was broken: which, and what was seen. */
@@ -9,32 +11,28 @@ export interface Broken {
   readonly what: string;
 }
 
-export type Rows = <Row>(query: Sql) => readonly Row[];
+/** What the store holds for an attempt just before a guarded write. */
+interface Held {
+  readonly token: number;
+  readonly over: boolean;
+}
 
 export interface Checks {
-  /** Before a guarded write: what the store holds for its attempt. */
-  heldToken(attemptId: string): { readonly token: number; readonly over: boolean } | null;
-  /** A guarded write was accepted: it must have held the token. */
-  accepted(
-    operation: string,
-    attemptId: string,
-    token: number,
-    held: { readonly token: number; readonly over: boolean } | null,
-  ): void;
-  /** After every write. Answers whether it changed anything. */
-  after(operation: string, answer: unknown): boolean;
-  onStart(attemptId: string): void;
-  onEnd(attemptId: string): void;
+  before(call: Call): Steps<Held | null> | null;
+  /** After every write. Answers whether it left an event. */
+  after(calls: readonly Called[], changed: boolean): Steps<boolean>;
+  onStart(attemptId: string): Steps<void>;
+  onEnd(attemptId: string): Steps<void>;
   /** Nobody waits who could go on, at a moment when the host has been at work undisturbed for `forMs`. */
-  onRest(hostId: string, now: number, forMs: number): void;
+  onRest(hostId: string, now: number, forMs: number): Steps<void>;
   /** It was disturbed meanwhile. */
   onUnrest(hostId: string): void;
   /** Runs that have not ended. */
   unfinished(): number;
   /** At the end, when everything has drained. */
-  onDrained(): void;
+  onDrained(): Steps<void>;
   /** Slots by outcome, for the report. */
-  tally(): Readonly<Record<string, number>>;
+  tally(): Steps<Readonly<Record<string, number>>>;
 }
 
 interface LoopMemo {
@@ -49,6 +47,15 @@ const FINAL = new Set(["succeeded", "failed", "timed_out", "cancelled", "skipped
 /** Ends that are no fault of the work. */
 const WEATHER = new Set(["rate_limited", "quota", "auth", "overloaded", "spawn", "storage"]);
 const LIVE_ATTEMPT = new Set(["reserved", "starting", "running"]);
+/** Operations that compare a token. */
+const GUARDED = new Set([
+  "attempts.start",
+  "attempts.run",
+  "attempts.session",
+  "attempts.ending",
+  "attempts.settle",
+  "attempts.adopt",
+]);
 
 interface EventRow {
   readonly id: number;
@@ -78,9 +85,8 @@ interface SlotRow {
   readonly run_id: string | null;
 }
 
-export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks {
+export function createChecks(fail: (broken: Broken) => void): Checks {
   let lastEvent = 0;
-  let seenChanges = 0;
   const numbers = new Map<string, number>();
   /** Status of every run that has ended, and of every attempt that has. */
   const finals = new Map<string, string>();
@@ -99,8 +105,8 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
 
   // --- runs, steps, attempts -----------------------------------------------------------------------------------------
 
-  function checkRun(runId: string, type: string): void {
-    const run = rows<{
+  function* checkRun(runId: string, type: string): Steps<void> {
+    const run = yield* one<{
       status: string;
       event_number: number;
       finished_at: number | null;
@@ -111,7 +117,7 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       waits_turn: number;
     }>(
       sql`select status, event_number, finished_at, loop_id, slot_at, origin_kind, wake_at, waits_turn from runs where id = ${runId}`,
-    )[0];
+    );
     if (run === undefined) return fail({ invariant: "I8", what: `an event of the run ${runId}, which does not exist` });
     ensure(
       run.event_number === numbers.get(`run:${runId}`),
@@ -130,7 +136,7 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       () => `${runId} was ${before} and became ${run.status} (${type})`,
     );
 
-    const steps = rows<{
+    const steps = yield* all<{
       id: string;
       status: string;
       token: number;
@@ -151,7 +157,7 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         "attempts",
         () => `${step.id} counted ${step.tries_counted} of ${step.max_attempts} tries`,
       );
-      const attempts = rows<{
+      const attempts = yield* all<{
         id: string;
         status: string;
         token: number;
@@ -210,9 +216,9 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       finals.set(runId, run.status);
       live.delete(runId);
       if (run.origin_kind === "slot" && run.loop_id !== null && run.slot_at !== null) {
-        const slot = rows<SlotRow>(
+        const slot = yield* one<SlotRow>(
           sql`select at, outcome, run_id from slots where loop_id = ${run.loop_id} and at = ${run.slot_at}`,
-        )[0];
+        );
         ensure(
           slot === undefined || slot.run_id !== runId || slot.outcome === run.status,
           "I4",
@@ -223,8 +229,10 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
   }
 
   /** What changed has its event: live runs are what their events said. */
-  function checkMirror(operation: string): void {
-    const there = rows<{ id: string; status: string }>(sql`select id, status from runs where finished_at is null`);
+  function* checkMirror(operation: string): Steps<void> {
+    const there = yield* all<{ id: string; status: string }>(
+      sql`select id, status from runs where finished_at is null`,
+    );
     for (const { id, status } of there)
       ensure(live.get(id) === status, "I8", () => `${id} is ${status} without an event that says so (${operation})`);
     ensure(
@@ -236,8 +244,8 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
 
   // --- loops and slots -----------------------------------------------------------------------------------------------
 
-  function checkLoops(operation: string): void {
-    for (const loop of rows<LoopRow>(
+  function* checkLoops(operation: string): Steps<void> {
+    for (const loop of yield* all<LoopRow>(
       sql`select id, schedule, planned_until, status, next_at, wake_at, archived_at, revision from loops`,
     )) {
       const schedule = JSON.parse(loop.schedule) as Schedule;
@@ -257,7 +265,7 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         "I4",
         () => `planned_until of ${loop.id} went back (${operation})`,
       );
-      checkSlots(loop, memo, operation);
+      yield* checkSlots(loop, memo, operation);
       if (
         loop.status === "active" &&
         loop.archived_at === null &&
@@ -272,8 +280,8 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
   }
 
   /** The rows that are new say one word for each instant that the walk finds, and for no other. */
-  function checkSlots(loop: LoopRow, memo: LoopMemo, operation: string): void {
-    const found = rows<SlotRow>(
+  function* checkSlots(loop: LoopRow, memo: LoopMemo, operation: string): Steps<void> {
+    const found = yield* all<SlotRow>(
       sql`select at, until_at, count, outcome, reason, run_id from slots where loop_id = ${loop.id} and at >= ${memo.lastAt} order by at`,
     );
     let written = -memo.lastCount;
@@ -315,42 +323,56 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
     }
   }
 
-  function checkCaps(): void {
-    for (const cap of rows<{ key: string; used: number; limit_value: number }>(
+  function* checkCaps(): Steps<void> {
+    for (const cap of yield* all<{ key: string; used: number; limit_value: number }>(
       sql`select c.resource_key as key, count(*) as used, r.limit_value as limit_value from claims c join resources r on r.key = c.resource_key group by c.resource_key`,
     ))
       ensure(cap.used <= cap.limit_value, "I3", () => `${cap.key} has ${cap.used} of ${cap.limit_value} after a grant`);
   }
 
   const placeOf = (attemptId: string) =>
-    rows<{ step_id: string; status: string; ended_by: string | null; run_id: string; finished_at: number | null }>(
+    one<{ step_id: string; status: string; ended_by: string | null; run_id: string; finished_at: number | null }>(
       sql`select step_id, status, ended_by, run_id, finished_at from attempts where id = ${attemptId}`,
-    )[0];
+    );
+
+  function* heldBy(attemptId: string): Steps<Held | null> {
+    const row = yield* one<{ token: number; finished_at: number | null }>(
+      sql`select s.token as token, a.finished_at as finished_at from attempts a join steps s on s.id = a.step_id where a.id = ${attemptId}`,
+    );
+    return row === undefined ? null : { token: row.token, over: row.finished_at !== null };
+  }
+
+  /** A guarded write that was accepted must have held the token. */
+  function checkAccepted({ entry: { name }, input, found, answer, failed }: Called): void {
+    if (failed || !GUARDED.has(name)) return;
+    const said = typeof answer === "string" ? answer : (answer as { answer?: string } | null)?.answer;
+    if (said !== "done") return;
+    const { attemptId, token } = input as { attemptId: string; token: number };
+    const held = found as Held | null;
+    if (held === null)
+      return fail({ invariant: "I2", what: `${name} of ${attemptId}, which does not exist, was accepted` });
+    // Repeated with the same content they give the first answer again.
+    if (held.over && name === "attempts.settle") return;
+    if (name === "attempts.adopt" && held.token === token + 1) return;
+    ensure(!held.over, "I6", () => `${name} of ${attemptId} was accepted after its end`);
+    ensure(
+      held.token === token,
+      "I2",
+      () => `${name} of ${attemptId} was accepted with token ${token} while ${held.token} is held`,
+    );
+  }
 
   return {
-    heldToken(attemptId) {
-      const row = rows<{ token: number; finished_at: number | null }>(
-        sql`select s.token as token, a.finished_at as finished_at from attempts a join steps s on s.id = a.step_id where a.id = ${attemptId}`,
-      )[0];
-      return row === undefined ? null : { token: row.token, over: row.finished_at !== null };
+    before({ entry, input }) {
+      const attemptId = (input as { attemptId?: string } | undefined)?.attemptId;
+      return GUARDED.has(entry.name) && attemptId !== undefined ? heldBy(attemptId) : null;
     },
-    accepted(operation, attemptId, token, held) {
-      if (held === null)
-        return fail({ invariant: "I2", what: `${operation} of ${attemptId}, which does not exist, was accepted` });
-      // Repeated with the same content it gives the first answer again.
-      if (held.over && operation === "attempts.settle") return;
-      ensure(!held.over, "I6", () => `${operation} of ${attemptId} was accepted after its end`);
-      ensure(
-        held.token === token,
-        "I2",
-        () => `${operation} of ${attemptId} was accepted with token ${token} while ${held.token} is held`,
-      );
-    },
-    after(operation, answer) {
-      const [changes] = rows<{ n: number }>(sql`select total_changes() as n`);
-      if (changes?.n === seenChanges) return false;
-      seenChanges = changes?.n ?? 0;
-      const events = rows<EventRow>(
+    *after(calls, changed) {
+      for (const call of calls) checkAccepted(call);
+      if (!changed) return false;
+      const names = calls.map(({ entry }) => entry.name);
+      const operation = names.join(", ");
+      const events = yield* all<EventRow>(
         sql`select id, subject_kind, subject_id, number, type from events where id > ${lastEvent} order by id`,
       );
       const touched = new Map<string, string>();
@@ -363,13 +385,13 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         if (event.subject_kind === "run") touched.set(event.subject_id, event.type);
         if (event.type === "loop.removed") loops.delete(event.subject_id);
       }
-      for (const [runId, type] of touched) checkRun(runId, type);
-      if (operation === "hosts.renew") return false;
-      checkMirror(operation);
-      if (operation.startsWith("loops.")) checkLoops(operation);
-      if (operation === "admission.pass" && ((answer as { granted: number } | null)?.granted ?? 0) > 0) checkCaps();
-      if (operation === "attempts.settle" || operation === "attempts.takeOver") {
-        const [stale] = rows<{ n: number }>(
+      for (const [runId, type] of touched) yield* checkRun(runId, type);
+      if (names.every((name) => name === "hosts.renew")) return false;
+      yield* checkMirror(operation);
+      if (names.some((name) => name.startsWith("loops."))) yield* checkLoops(operation);
+      if (calls.some(({ answer }) => ((answer as { granted?: number } | null)?.granted ?? 0) > 0)) yield* checkCaps();
+      if (names.includes("attempts.settle") || names.includes("attempts.takeOver")) {
+        const stale = yield* one<{ n: number }>(
           sql`select count(*) as n from claims c join attempts a on a.id = c.attempt_id where a.finished_at is not null`,
         );
         ensure(stale?.n === 0, "I3", () => `${stale?.n} claims of attempts that have ended`);
@@ -378,11 +400,11 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         ensure(!events.some((event) => event.type === "run.queued"), "I12", () => "an edit started something");
       return events.length > 0;
     },
-    onStart(attemptId) {
+    *onStart(attemptId) {
       const count = (starts.get(attemptId) ?? 0) + 1;
       starts.set(attemptId, count);
       ensure(count === 1, "started twice", () => `${attemptId} started ${count} times`);
-      const place = placeOf(attemptId);
+      const place = yield* placeOf(attemptId);
       if (place === undefined) return fail({ invariant: "recorded first", what: `${attemptId} started without a row` });
       ensure(
         place.finished_at === null || place.ended_by === "fence",
@@ -393,33 +415,33 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
       const other = trees.get(place.step_id);
       ensure(other === undefined, "I1", () => `${attemptId} started while ${other} of the same step runs`);
       trees.set(place.step_id, attemptId);
-      const crowded = rows<{ key: string; n: number }>(
+      const crowded = yield* one<{ key: string; n: number }>(
         sql`select resource_key as key, count(*) as n from claims where resource_key like 'folder:%' group by resource_key having count(*) > 1`,
-      )[0];
+      );
       ensure(crowded === undefined, "I9", () => `${crowded?.n} agents write in ${crowded?.key} at once`);
     },
-    onEnd(attemptId) {
-      const place = placeOf(attemptId);
+    *onEnd(attemptId) {
+      const place = yield* placeOf(attemptId);
       if (place !== undefined && trees.get(place.step_id) === attemptId) trees.delete(place.step_id);
     },
     onUnrest(hostId) {
       waiters.delete(hostId);
     },
-    onRest(hostId, now, forMs) {
+    *onRest(hostId, now, forMs) {
       const before = now - forMs;
       const waited = waiters.get(hostId) ?? new Map<string, number>();
       const eager = new Map<string, number>();
       // No room, a folder where somebody writes, an account that is held, off, or finding out whether its limit is over.
       const full = new Set(
-        rows<{ key: string }>(
+        (yield* all<{ key: string }>(
           sql`select r.key as key from resources r where (select count(*) from claims c where c.resource_key = r.key) >= r.limit_value
               union select resource_key from claims where resource_key like 'folder:%'
               union select 'account:' || subject_id from holds where cleared_at is null and (until_at is null or until_at > ${before})
               union select 'account:' || id from accounts where enabled = 0 or (status in ('throttled', 'quota')
                 and exists (select 1 from claims where resource_key = 'account:' || id))`,
-        ).map((row) => row.key),
+        )).map((row) => row.key),
       );
-      for (const step of rows<{ id: string; resources: string; turn_at: number }>(
+      for (const step of yield* all<{ id: string; resources: string; turn_at: number }>(
         sql`select s.id as id, c.resources as resources, s.turn_at as turn_at from steps s join cap_sets c on c.key = s.cap_key
             where s.status = 'ready' and c.host_pin = ${hostId}`,
       )) {
@@ -429,18 +451,18 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         ensure(now - since <= forMs, "I10", () => `${step.id} is ready, has room, and does not start`);
       }
       waiters.set(hostId, eager);
-      for (const step of rows<{ id: string; wake_at: number }>(
+      for (const step of yield* all<{ id: string; wake_at: number }>(
         sql`select id, wake_at from steps where status = 'waiting' and wake_at < ${before}`,
       ))
         fail({ invariant: "I10", what: `${step.id} should have been woken at ${step.wake_at}, it is ${now}` });
-      for (const loop of rows<{ id: string; wake_at: number }>(
+      for (const loop of yield* all<{ id: string; wake_at: number }>(
         sql`select id, wake_at from loops where wake_at < ${before}`,
       ))
         fail({ invariant: "I10", what: `${loop.id} was due at ${loop.wake_at}, it is ${now}` });
     },
     unfinished: () => live.size,
-    onDrained() {
-      const counts = rows<{ what: string; n: number }>(
+    *onDrained() {
+      const counts = yield* all<{ what: string; n: number }>(
         sql`select 'runs' as what, count(*) as n from runs where finished_at is null
             union all select 'steps', count(*) from steps where finished_at is null
             union all select 'attempts', count(*) from attempts where finished_at is null
@@ -451,8 +473,8 @@ export function createChecks(rows: Rows, fail: (broken: Broken) => void): Checks
         ensure(n === 0, "I11", () => `${n} ${what} are left when everything should have drained`);
       ensure(trees.size === 0, "I11", () => `processes of ${[...trees.values()].join(", ")} are left`);
     },
-    tally() {
-      const counted = rows<{ outcome: string | null; n: number }>(
+    *tally() {
+      const counted = yield* all<{ outcome: string | null; n: number }>(
         sql`select outcome, sum(count) as n from slots group by outcome order by outcome`,
       );
       return Object.fromEntries(counted.map((row) => [row.outcome ?? "open", Number(row.n)]));

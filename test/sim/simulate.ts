@@ -38,6 +38,6 @@ export async function simulate(options: SimOptions): Promise<SimReport> {
       broken === null ? null : `${broken.invariant} at step ${world.time.steps}: ${broken.what}\n${again} --trace`,
     steps: world.time.steps,
     crashes: world.crashes,
-    slots: world.checks.tally(),
+    slots: await world.tally(),
   };
 }

@@ -24,14 +24,22 @@ interface Entry {
 
 const earlier = (a: Entry, b: Entry) => a.at < b.at || (a.at === b.at && a.order < b.order);
 
-export function createTime(): Time {
+/** @param busy what is still out and keeps time from moving on; null when nothing is */
+export function createTime(busy: () => Promise<void> | null = () => null): Time {
   const heap: Entry[] = [];
   let now = 0;
   let order = 0;
   let steps = 0;
 
   // All that follows without waiting follows in microtasks; this lets every one of them run.
-  const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+  const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
+  async function settle(): Promise<void> {
+    await turn();
+    for (let out = busy(); out !== null; out = busy()) {
+      await out;
+      await turn();
+    }
+  }
 
   function push(entry: Entry): void {
     let i = heap.push(entry) - 1;

@@ -10,14 +10,15 @@ import { agentTarget, type Target } from "../../src/core/target.ts";
 import { startEngine, type Engine } from "../../src/engine/engine.ts";
 import type { EnginePorts, HeartbeatRequest } from "../../src/engine/ports.ts";
 import { operations } from "../../src/store/operations.ts";
-import type { Operation, OperationTable } from "../../src/store/operation.ts";
-import { openMemoryStore, type MemoryStore } from "../../src/store/sqlite.ts";
+import { type OperationTable, storeOf } from "../../src/store/operation.ts";
 import { Crash } from "../../src/store/sqlite-group.ts";
 import { commandOf, runDraft } from "../drafts.ts";
 import { type Chance, chanceOf } from "./chance.ts";
-import { type Broken, type Checks, createChecks } from "./checks.ts";
+import { type Broken, createChecks } from "./checks.ts";
 import { commandsOnly, createMachine, habitOf, type Machine, type Plan } from "./machine.ts";
+import { createMemorySimStore, type Fate } from "./memory-store.ts";
 import { plantIn, type Plant } from "./plants.ts";
+import type { AnyOperation, SimStore, Watcher } from "./store.ts";
 import {
   clockOf,
   type Context,
@@ -78,8 +79,6 @@ interface Host {
 
 export interface World {
   readonly time: Time;
-  readonly store: Store;
-  readonly checks: Checks;
   readonly broken: Broken | null;
   readonly hosts: readonly Host[];
   readonly crashes: number;
@@ -87,6 +86,8 @@ export interface World {
   /** Runs the world until that true time, or until something is broken. */
   runUntil(ms: number): Promise<void>;
   begin(): Promise<void>;
+  /** Slots by outcome. */
+  tally(): Promise<Readonly<Record<string, number>>>;
   /** No more faults and no more wishes of people; everything that is under way comes to its end. */
   drain(): Promise<void>;
 }
@@ -112,13 +113,11 @@ export function createWorld(options: WorldOptions): World {
   const idChance = chance.fork("ids");
   const faultChance = chance.fork("faults");
   const people = chance.fork("people");
-  const time = createTime();
+  const time = createTime(() => store.busy());
   let calm = !faults;
   let broken: Broken | null = null;
   let crashes = 0;
   const bugs: string[] = [];
-  /** The process whose call the store is serving. */
-  let serving: Context | null = null;
   /** Until then the store answers nobody, in true time. */
   let awayUntil = 0;
 
@@ -139,9 +138,9 @@ export function createWorld(options: WorldOptions): World {
         planOf,
         onStart: (attemptId) => {
           trace(`host ${i} started ${attemptId}`);
-          checks.onStart(attemptId);
+          void store.look(checks.onStart(attemptId));
         },
-        onEnd: (attemptId) => checks.onEnd(attemptId),
+        onEnd: (attemptId) => void store.look(checks.onEnd(attemptId)),
         skipTicket: options.plant === "skip_ticket",
         lostBells: () => (calm ? 0 : 0.05),
       }),
@@ -154,16 +153,32 @@ export function createWorld(options: WorldOptions): World {
   const storeNow = () =>
     hosts.length === 1 && first !== undefined ? first.time.now() : BEGINS_AT + Math.floor(time.now);
 
-  const table = options.plant === null ? operations : plantIn(operations, options.plant);
-  const memory: MemoryStore<OperationTable> = openMemoryStore({
-    table: table as OperationTable,
+  const table: OperationTable = options.plant === null ? operations : plantIn(operations, options.plant);
+  const checks = createChecks(fail);
+  const watcher: Watcher = {
+    before: checks.before,
+    *after(calls, changed) {
+      // Who changed nothing wakes nobody, or two hosts would wake each other for ever.
+      const tells = yield* checks.after(calls, changed);
+      if (tells && calls.some(({ entry }) => entry.wakes)) tellOthers(calls[0]?.context ?? null);
+    },
+  };
+  const fate: Fate = {
+    cut: () => {
+      if (!calm && faultChance.hit(1 / 20_000)) throw new Crash("cut");
+    },
+    refuses: () => null,
+    deliver: (_, commit) => commit(),
+    torn: () => null,
+  };
+  const store: SimStore = createMemorySimStore({
+    table,
     clock: { now: storeNow },
     mint: (kind, at) => makeId(kind, at, idChance.bytes(10)),
-    cut: () => {
-      if (serving !== null && !calm && faultChance.hit(1 / 20_000)) throw new Crash("cut");
-    },
+    watcher,
+    fate,
+    joins: hosts.length === 1,
   });
-  const checks = createChecks((query) => memory.rows(query), fail);
 
   // --- what processes do ---------------------------------------------------------------------------------------------
 
@@ -306,53 +321,22 @@ export function createWorld(options: WorldOptions): World {
   const later = (host: Host, context: Context, ms: number) =>
     new Promise<void>((resolve) => host.time.after(ms, () => context.deliver(resolve)));
 
-  const GUARDED = new Set([
-    "attempts.start",
-    "attempts.run",
-    "attempts.session",
-    "attempts.ending",
-    "attempts.settle",
-    "attempts.adopt",
-  ]);
-
-  function callStore(
-    name: string,
-    entry: Operation<never, unknown>,
-    call: (input: unknown) => Promise<unknown>,
-    input: unknown,
-    context: Context | null,
-  ): Promise<unknown> {
-    const attemptId = (input as { attemptId?: string } | undefined)?.attemptId;
-    const token = (input as { token?: number } | undefined)?.token;
-    const held = GUARDED.has(name) && attemptId !== undefined ? checks.heldToken(attemptId) : undefined;
-    serving = context;
-    let answered: Promise<unknown>;
-    try {
-      answered = call(input);
-    } finally {
-      serving = null;
-    }
-    return answered.then(
+  const callStore = (entry: AnyOperation, input: unknown, context: Context | null): Promise<unknown> =>
+    store.call({ entry, input, context }).then(
       (answer) => {
-        if (options.trace !== null && name !== "hosts.renew")
-          trace(`store ${name} ${brief(input)} -> ${brief(answer)}`);
-        if (entry.access !== "write") return answer;
-        const said = typeof answer === "string" ? answer : (answer as { answer?: string } | null)?.answer;
-        if (held !== undefined && said === "done" && attemptId !== undefined && token !== undefined) {
-          const again = name === "attempts.adopt" && held?.token === token + 1;
-          if (!again) checks.accepted(name, attemptId, token, held);
-        }
-        // Who changed nothing wakes nobody, or two hosts would wake each other for ever.
-        if (checks.after(name, answer) && entry.wakes) tellOthers(context);
+        if (options.trace !== null && entry.name !== "hosts.renew")
+          trace(`store ${entry.name} ${brief(input)} -> ${brief(answer)}`);
         return answer;
       },
       (error: unknown) => {
-        if (options.trace !== null) trace(`store ${name} ${brief(input)} failed: ${String(error)}`);
-        if (error instanceof Crash && entry.access === "write") checks.after(name, null);
+        if (options.trace !== null) trace(`store ${entry.name} ${brief(input)} failed: ${String(error)}`);
         throw error;
       },
     );
-  }
+
+  /** A store whose calls go through that. */
+  const storeThrough = (call: (entry: AnyOperation, input: unknown) => Promise<unknown>): Store =>
+    storeOf(table, call) as unknown as Store;
 
   /** Other daemons hear of a change, mostly. */
   function tellOthers(context: Context | null): void {
@@ -369,29 +353,18 @@ export function createWorld(options: WorldOptions): World {
   }
 
   function portsOf(host: Host, context: Context): EnginePorts {
-    const store: Record<string, Record<string, unknown>> = {};
-    for (const [noun, verbs] of Object.entries(table as OperationTable)) {
-      const group: Record<string, unknown> = {};
-      for (const [verb, entry] of Object.entries(verbs)) {
-        const name = `${noun}.${verb}`;
-        const call = (memory.store as Record<string, Record<string, (input: unknown) => Promise<unknown>>>)[noun]?.[
-          verb
-        ];
-        if (call === undefined) continue;
-        group[verb] = (input: unknown) =>
-          through(host, context, name, () => {
-            if (time.now < awayUntil) throw unreachableStore();
-            const answer = callStore(name, entry, call, input, context);
-            // What was done is done, but nobody hears of it.
-            if (!calm && hosts.length > 1 && faultChance.hit(1 / 5_000))
-              return answer.then(() => {
-                throw unreachableStore();
-              });
-            return answer;
+    const port = storeThrough((entry, input) =>
+      through(host, context, entry.name, () => {
+        if (time.now < awayUntil) throw unreachableStore();
+        const answer = callStore(entry, input, context);
+        // What was done is done, but nobody hears of it.
+        if (!calm && hosts.length > 1 && faultChance.hit(1 / 5_000))
+          return answer.then(() => {
+            throw unreachableStore();
           });
-      }
-      store[noun] = group;
-    }
+        return answer;
+      }),
+    );
     const { machine } = host;
     const spawner = machine.spawnerFor(context);
     const files = machine.filesFor(context);
@@ -403,7 +376,7 @@ export function createWorld(options: WorldOptions): World {
     return {
       clock: clockOf(host.time, context),
       random: { bytes: (count) => faultChance.bytes(count) },
-      store: store as unknown as Store,
+      store: port,
       spawner: {
         ...spawner,
         prepare: wrap("prepare", spawner.prepare),
@@ -426,7 +399,7 @@ export function createWorld(options: WorldOptions): World {
             return { exit: 0, tail: "" };
           }),
       },
-      startHeartbeat: (request) => startHeartbeat(host, context, store as unknown as Store, request),
+      startHeartbeat: (request) => startHeartbeat(host, context, port, request),
       signToken: ({ runId, depth }) => `${runId}:${depth}`,
       log(level, event, data) {
         if (options.trace !== null) trace(`${nameOf(host)} ${level} ${event} ${brief(data)}`);
@@ -678,19 +651,7 @@ export function createWorld(options: WorldOptions): World {
     }
   }
 
-  const outside = Object.fromEntries(
-    Object.entries(table as OperationTable).map(([noun, verbs]) => [
-      noun,
-      Object.fromEntries(
-        Object.entries(verbs).map(([verb, entry]) => {
-          const call = (memory.store as Record<string, Record<string, (input: unknown) => Promise<unknown>>>)[noun]?.[
-            verb
-          ];
-          return [verb, (input: unknown) => callStore(`${noun}.${verb}`, entry, call as never, input, null)];
-        }),
-      ),
-    ]),
-  ) as unknown as Store;
+  const outside = storeThrough((entry, input) => callStore(entry, input, null));
 
   async function addLoop(): Promise<void> {
     const habit = people.pick(HABITS);
@@ -814,7 +775,7 @@ export function createWorld(options: WorldOptions): World {
       const undisturbed = time.now - Math.max(host.disturbedAt, host.time.wokeAt);
       const idle = host.daemon?.engine == null || host.daemon.stopping;
       if (idle || undisturbed < REST_MS || time.now < awayUntil + REST_MS) checks.onUnrest(host.id);
-      else checks.onRest(host.id, storeNow(), REST_MS - MINUTE);
+      else void store.look(checks.onRest(host.id, storeNow(), REST_MS - MINUTE));
     }
     time.at(time.now + 15 * MINUTE, lookAround);
   }
@@ -826,8 +787,7 @@ export function createWorld(options: WorldOptions): World {
 
   return {
     time,
-    store: outside,
-    checks,
+    tally: () => store.look(checks.tally()),
     get broken() {
       return broken;
     },
@@ -880,7 +840,7 @@ export function createWorld(options: WorldOptions): World {
           await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
         await runUntil(time.now + 2 * 24 * HOUR);
       }
-      if (broken === null) checks.onDrained();
+      if (broken === null) await store.look(checks.onDrained());
       for (const host of hosts)
         if (broken === null && host.machine.liveProcesses() > 0)
           fail({ invariant: "I11", what: `${nameOf(host)} still has ${host.machine.liveAttempts().join(", ")}` });
