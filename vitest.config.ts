@@ -1,6 +1,8 @@
 import { defineConfig } from "vitest/config";
+import { guardsPlugin } from "./test/guards/sources.ts";
 
 const tidy = ["test/tidy.test.ts", "test/house.test.ts", "test/golden.test.ts", "test/cases.test.ts"];
+const guards = ["test/guards/*.test.ts"];
 const store = ["src/store/**/*.{test,contract}.ts"];
 
 /**
@@ -18,13 +20,23 @@ export default defineConfig({
     projects: [
       { extends: true, test: { name: "tidy", include: tidy } },
       { extends: true, test: { name: "unit", include: ["src/**/*.{test,contract}.ts"], exclude: store } },
+      // Minutes of one core, so not with all others: `npm run guards`.
+      ...(process.env["DROVER_GUARDS"] === undefined
+        ? []
+        : [
+            {
+              extends: true as const,
+              plugins: [guardsPlugin()],
+              test: { name: "guards", include: guards, env: { DROVER_TEST_STORES: "memory" } },
+            },
+          ]),
       { extends: true, test: { name: "store", include: store, globalSetup: ["test/setup-postgres.ts"] } },
       {
         extends: true,
         test: {
           name: "whole",
           include: ["test/**/*.test.ts"],
-          exclude: [...tidy, "**/node_modules/**"],
+          exclude: [...tidy, ...guards, "**/node_modules/**"],
           globalSetup: ["test/setup-build.ts", "test/setup-postgres.ts"],
         },
       },

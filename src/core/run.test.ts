@@ -60,6 +60,9 @@ pending unblock ready; pending cancel cancelled; pending skip skipped;
 ready grant running; ready hold pending; ready wait waiting; ready fail failed; ready cancel cancelled; ready skip skipped;
 running return ready; running wait waiting; running succeed succeeded; running fail failed; running time_out timed_out; running cancel cancelled;
 waiting wake ready; waiting fail failed; waiting time_out timed_out; waiting cancel cancelled; waiting skip skipped`;
+const loopMoves = `
+active pause paused; active trip paused; active expire expired; active finish finished;
+paused resume active; paused expire expired; paused finish finished; expired resume active; finished resume active`;
 
 const movesOf = (text: string) =>
   new Map(
@@ -84,6 +87,13 @@ describe("the tables", () => {
     for (const status of stepStatuses)
       for (const event of stepEvents)
         expect(next(stepTable, status, event) ?? undefined, `${status} ${event}`).toBe(moves.get(`${status} ${event}`));
+  });
+
+  test("each loop either moves as written or is refused", () => {
+    const moves = movesOf(loopMoves);
+    for (const status of loopStatuses)
+      for (const event of ["pause", "trip", "resume", "expire", "finish"] as const)
+        expect(loopTable[status][event], `${status} ${event}`).toBe(moves.get(`${status} ${event}`));
   });
 
   test("B-064 terminal is final, and every other state has a way out", () => {

@@ -122,7 +122,12 @@ function* held(attemptId: string): Steps<Held | null> {
     sql`select * from steps where id = ${place["step_id"] as string} ${forUpdate}`,
   );
   const [now, run, attempt, step] = [clock[0]?.now, runs[0], attempts[0], steps[0]];
-  if (now === undefined || run === undefined || attempt === undefined || step === undefined) return null;
+  // It went with its run between the two reads.
+  if (run === undefined) return null;
+  ensure(
+    now !== undefined && attempt !== undefined && step !== undefined,
+    "an attempt and its step are with their run",
+  );
   return { now, run: toRun(run), attempt: toAttempt(attempt), step: toStep(step) };
 }
 
@@ -223,7 +228,7 @@ export const startAttempt = operation(
     log.add("attempt.starting", { attempt: input.attemptId, number: of.attempt.number }, input.token);
     const [changed] = yield* finish(
       sql`update attempts set status = 'starting', boot_id = ${input.bootId}, folder = ${input.folder}, awake_at = ${input.awakeAt}
-          where id = ${input.attemptId} and token = ${input.token} and status = 'reserved' and finished_at is null`,
+          where id = ${input.attemptId} and token = ${input.token} and status = 'reserved'`,
       ...bound,
       ...log.writes(),
     );
@@ -253,7 +258,7 @@ export const runAttempt = operation(
     const [changed] = yield* finish(
       sql`update attempts set status = 'running', pid = ${input.pid}, pid_started = ${input.pidStarted}, ticket_at = ${input.startedAt},
             started_at = ${input.startedAt}
-          where id = ${input.attemptId} and token = ${input.token} and status = 'starting' and finished_at is null`,
+          where id = ${input.attemptId} and token = ${input.token} and status = 'starting'`,
       ...log.writes(),
     );
     ensure(changed === 1, "a starting attempt under its lock can run");
@@ -643,11 +648,13 @@ function* takeOne(input: { hostId: string; limits: Limits }): Steps<boolean> {
   );
   if (found === undefined) return false;
   const at = yield* deskFor(found["run_id"] as string, input.limits);
+  if (at === null) return false;
   const row = yield* one<Row>(sql`select * from attempts where id = ${found["id"] as string}`);
-  if (at === null || row === undefined) return false;
+  ensure(row, "an attempt that was there is there under the lock of its run");
   const attempt = toAttempt(row);
   const step = at.steps.find((one) => one.id === attempt.stepId);
-  if (step === undefined || attempt.finishedAt !== null) return false;
+  ensure(step, "an attempt has its step");
+  if (attempt.finishedAt !== null) return false;
   const token = step.token + 1;
   const started = attempt.status !== "reserved";
   const outcome: Outcome = started ? silence : { ...silence, kind: "never_started" };

@@ -60,7 +60,7 @@ export interface StoreKind {
   readonly library: SqliteLibrary | null;
 }
 
-/** Which stores this machine can try; PostgreSQL not with `DROVER_TEST_STORES=sqlite`. */
+/** Which stores this machine can try; PostgreSQL not with `DROVER_TEST_STORES=sqlite`, no files with `memory`. */
 export function storeKinds(): readonly StoreKind[] {
   const major = Number(process.versions.node.split(".")[0]);
   const libraries: SqliteLibrary[] = [];
@@ -71,7 +71,9 @@ export function storeKinds(): readonly StoreKind[] {
       (way): StoreKind => ({ name: `${library} ${way}`, dialect: "sqlite", way, library }),
     ),
   );
-  if (process.env["DROVER_TEST_STORES"] === "sqlite") return sqlite;
+  const wanted = process.env["DROVER_TEST_STORES"];
+  if (wanted === "memory") return sqlite.filter(({ way }) => way === "memory");
+  if (wanted === "sqlite") return sqlite;
   return [...sqlite, { name: "postgres", dialect: "postgres", way: "postgres", library: null }];
 }
 
