@@ -11,6 +11,8 @@ export default {
     // Built by their path, in tests and scripts.
     "test/sim/cli.ts",
     "test/store/*.ts",
+    // In the place of vitest.
+    "test/guards/suite.ts",
     "test/agents/*.mjs",
     "bench/*.{mjs,ts}",
   ],
