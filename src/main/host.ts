@@ -89,9 +89,6 @@ export function outputFiles(places: Places): OutputFiles {
   };
 }
 
-/** Whether a folder is there. */
-export const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
-
 /** Where a command's name leads on this host, on the path that its process will have. */
 export async function findProgram(env: Environment, name: string, cwd: string, path: string): Promise<string | null> {
   const isProgram = (file: string): boolean => {

@@ -8,10 +8,11 @@ import { put } from "../cli/put.ts";
 import { isTerminal } from "../cli/screen.ts";
 import type { Build } from "../ops/operation.ts";
 import type { Settings } from "../ops/config/settings.ts";
+import { isFolder } from "../ops/look.ts";
 import { askWhereItListens, callerHere } from "./caller.ts";
 import { openContext } from "./context.ts";
 import { recordFault } from "./faults.ts";
-import { agentTools, findProgram, hostWorktrees, isFolder, leftoversOf, worktreeTools } from "./host.ts";
+import { agentTools, findProgram, hostWorktrees, leftoversOf, worktreeTools } from "./host.ts";
 import { requireState, takeLocks } from "./state.ts";
 
 /**

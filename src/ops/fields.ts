@@ -377,6 +377,19 @@ export function json(about: string): Field<unknown> {
   return field<unknown>(about, {}, { schema: {}, read, check: (value) => value }, "JSON");
 }
 
+/** How deep what is sent may be nested: no document of ours comes near it, and checks of a deep one would end their stack. */
+const MAX_DEPTH = 100;
+
+/** Whether a value is nested deeper than anything of ours. */
+export function isDeep(value: unknown): boolean {
+  let level = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > MAX_DEPTH) return true;
+    level = level.flatMap((one) => (typeof one === "object" && one !== null ? Object.values(one) : []));
+  }
+  return false;
+}
+
 /**
  * Checks a whole input. Errors: AppError invalid, also for keys that are no input (`unknown_key`), each with its path.
  * @param pathOf how a key is called where the input was written: `--wait-limit` on the command line, `waitLimitMs` in JSON
@@ -388,6 +401,13 @@ export function checkInput<F extends Fields>(
 ): InputOf<F> {
   if (typeof input !== "object" || input === null || Array.isArray(input))
     throw badInput("", "the input must be a JSON object");
+  if (isDeep(input))
+    throw badInput(
+      "",
+      `the input is nested deeper than ${MAX_DEPTH} levels`,
+      "No input of any command is.",
+      "too_deep",
+    );
   for (const key of Object.keys(input))
     if (!Object.hasOwn(fields, key))
       throw badInput(key, `there is no input ${JSON.stringify(key)}`, undefined, "unknown_key");

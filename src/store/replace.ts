@@ -8,6 +8,7 @@ import {
   readdirSync,
   renameSync,
   rmSync,
+  type Stats,
   statSync,
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -28,6 +29,15 @@ export interface Staged {
   readonly facts: CopyFacts;
 }
 
+/** What lies there; undefined also for a name that no file can have. */
+function lookAt(path: string): Stats | undefined {
+  try {
+    return statSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
 const notACopy = (code: string, message: string, hint: string, path: string): AppError =>
   new AppError("invalid", code, message, { hint, path });
 
@@ -37,7 +47,7 @@ const notACopy = (code: string, message: string, hint: string, path: string): Ap
  * those of `examineCopy`; nothing is left then.
  */
 export function stageCopy(copy: string, file: string, options: ExamineOptions): Staged {
-  const found = statSync(copy, { throwIfNoEntry: false });
+  const found = lookAt(copy);
   if (found === undefined)
     throw new AppError("not_found", "file_not_found", `there is no file ${copy}`, {
       hint: "`drover backup` makes one; those made without a name are in backups/ beside the store.",

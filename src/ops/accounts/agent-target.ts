@@ -1,6 +1,6 @@
 /** What loops and runs of agents have of their own: the inputs that say which agent, with which prompt, and what it may do. */
 import { createHash } from "node:crypto";
-import { existsSync, statSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { AppError } from "../../core/errors.ts";
 import { describeSize } from "../../core/size.ts";
@@ -9,6 +9,7 @@ import { holdsSecret } from "../../core/variable-names.ts";
 import { findAccountOf } from "./account-find.ts";
 import type { Warning } from "../documents.ts";
 import { badInput, type Bytes, bytes, choice, fileBytes, flag, type InputOf, text } from "../fields.ts";
+import { isFile } from "../look.ts";
 import type { StoreContext } from "../operation.ts";
 
 // Written out, as core's lists lie beside its schemas, which a command that only parses words does not load.
@@ -291,8 +292,6 @@ export async function requireAgent(context: StoreContext, target: AgentTarget): 
       { path: "--agent", hint: "Install a version that was tried, or give --untested." },
     );
 }
-
-const isFile = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isFile() === true;
 
 /** Whether a folder is in a repository, a bare one too: as git looks for one, without asking it. */
 function isInRepository(folder: string): boolean {

@@ -1,8 +1,9 @@
 /** What is seen of the service of a state folder, for `serviceStateOf`. */
-import { readFileSync, realpathSync, statSync } from "node:fs";
+import { readFileSync, realpathSync } from "node:fs";
 import { AppError } from "../../core/errors.ts";
 import type { ServiceControl, ServiceKind } from "../../core/service.ts";
 import type { Warning } from "../documents.ts";
+import { isFile } from "../look.ts";
 import type { Reach } from "../operation.ts";
 import { homeOf, type Places } from "../places.ts";
 import { plistFile, plistText, readPlist } from "./service-plist.ts";
@@ -112,13 +113,5 @@ export function readText(file: string): string | null {
       hint: "Make it readable for this user, or move it away.",
       cause: error,
     });
-  }
-}
-
-function isFile(path: string): boolean {
-  try {
-    return statSync(path).isFile();
-  } catch {
-    return false; // not there, or not ours to see
   }
 }

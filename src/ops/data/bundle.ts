@@ -11,6 +11,8 @@ import type { PastRun } from "../../core/ports.ts";
 import { attemptStatuses, failureClasses, finalStatuses, stepStatuses } from "../../core/run.ts";
 import { accountName, providers, target } from "../../core/target.ts";
 import type { Form } from "../declared/declared-form.ts";
+import { isDeep } from "../fields.ts";
+import { readAs } from "../schema.ts";
 
 export const BUNDLE_VERSION = 1;
 
@@ -243,9 +245,12 @@ function parsed(file: string, number: number, bytes: Buffer): { readonly [key: s
       : refuse("bundle_damaged", place, `line ${number} of ${file} ${why}`, ANOTHER);
   try {
     const value: unknown = JSON.parse(utf8.decode(bytes));
-    if (typeof value === "object" && value !== null && !Array.isArray(value))
-      return value as { [key: string]: unknown };
-  } catch {
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+      if (!isDeep(value)) return value as { [key: string]: unknown };
+      throw none("is nested too deeply");
+    }
+  } catch (error) {
+    if (error instanceof AppError) throw error;
     throw none("its first line is no JSON".replace("its first line", number === 1 ? "its first line" : "it"));
   }
   throw none("is no object");
@@ -255,14 +260,13 @@ function checked<T>(shape: z.ZodType<T>, value: unknown, file: string, number: n
   const place = `${file}:${number}`;
   if (oddText(value))
     throw refuse("bundle_invalid", place, `line ${number} of ${file} holds a NUL byte or half a character`, ANOTHER);
-  const found = shape.safeParse(value);
-  if (found.success) return found.data;
-  const [issue] = found.error.issues;
-  const where = (issue?.path ?? []).join(".");
+  const { data, wrong } = readAs(shape, value);
+  if (wrong === null) return data;
+  const where = wrong.path.map(String).join(".");
   throw refuse(
     "bundle_invalid",
     `${place}${where === "" ? "" : ` ${where}`}`,
-    `line ${number} of ${file}: ${where === "" ? "" : `${where}: `}${issue?.message ?? "not valid"}`,
+    `line ${number} of ${file}: ${where === "" ? "" : `${where}: `}${wrong.message}`,
     ANOTHER,
   );
 }

@@ -1,10 +1,10 @@
-import { statSync } from "node:fs";
 import { AppError } from "../../core/errors.ts";
 import { bundleAnswerShape, countsOf, hasConflicts } from "./bundle-answer.ts";
 import { type BundleEntry, type PlanContext, planBundle } from "./bundle-plan.ts";
 import { type BundleLine, type Definition, readBundle } from "./bundle.ts";
 import { emptyStore } from "../empty-store.ts";
 import { flag, folder, required } from "../fields.ts";
+import { isFolder } from "../look.ts";
 import { defineOperation, type LocalContext } from "../operation.ts";
 
 /** History that is handed over in one call: so many lines, or so much text. */
@@ -103,7 +103,7 @@ async function planHere<T>(context: LocalContext, use: (here: PlanContext) => Pr
     store: emptyStore,
     hostId: "",
     isRoot: process.getuid?.() === 0,
-    isFolder: (path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true,
+    isFolder,
   });
 }
 

@@ -3,8 +3,9 @@ import { makeHome } from "../accounts/account-home.ts";
 import { entriesShape, hasConflicts } from "./bundle-answer.ts";
 import { planBundle } from "./bundle-plan.ts";
 import { type Definition, definition } from "./bundle.ts";
-import { badInput, type Field, flag, required, text } from "../fields.ts";
+import { type Field, flag, required, text } from "../fields.ts";
 import { defineOperation } from "../operation.ts";
+import { requireForm } from "../schema.ts";
 import { boolean, listOf, object, string } from "../shape.ts";
 
 const lines = z.array(definition);
@@ -13,11 +14,7 @@ const definitions: Field<readonly Definition[]> = required({
   ...text("accounts, limits and loops as a bundle writes them"),
   schema: { type: "array", items: { type: "object" } },
   check(value, path) {
-    const checked = lines.safeParse(value);
-    if (checked.success) return checked.data;
-    const [issue] = checked.error.issues;
-    const place = [path, ...(issue?.path ?? []).map(String)].join(".");
-    throw badInput(place, `${place}: ${issue?.message ?? "not valid"}`);
+    return requireForm(lines, value, path);
   },
 });
 

@@ -1,8 +1,9 @@
 import { z } from "zod";
 import type { PastRun, PastSlot } from "../../core/ports.ts";
 import { pastRun, pastSlots } from "./bundle.ts";
-import { badInput, type Field, required, text } from "../fields.ts";
+import { type Field, required, text } from "../fields.ts";
 import { defineOperation } from "../operation.ts";
+import { requireForm } from "../schema.ts";
 import { integer, object } from "../shape.ts";
 
 const shape = z.strictObject({ runs: z.array(pastRun), slots: z.array(pastSlots) });
@@ -16,15 +17,8 @@ const history: Field<History> = required({
   ...text("ended runs and slots as a bundle writes them, with the ids of this store's loops"),
   schema: { type: "object" },
   check(value, path) {
-    const checked = shape.safeParse(value);
-    if (checked.success)
-      return {
-        runs: checked.data.runs,
-        slots: checked.data.slots.flatMap(({ loopId, items }) => items.map((slot) => ({ ...slot, loopId }))),
-      };
-    const [issue] = checked.error.issues;
-    const place = [path, ...(issue?.path ?? []).map(String)].join(".");
-    throw badInput(place, `${place}: ${issue?.message ?? "not valid"}`);
+    const { runs, slots } = requireForm(shape, value, path);
+    return { runs, slots: slots.flatMap(({ loopId, items }) => items.map((slot) => ({ ...slot, loopId }))) };
   },
 });
 

@@ -9,9 +9,9 @@ import { accountName, type Provider, providers, target } from "../../core/target
 import { checkZone } from "../../core/zone.ts";
 import { untouchedDefault } from "../accounts/account-find.ts";
 import type { Warning } from "../documents.ts";
-import { badInput } from "../fields.ts";
 import type { StoreContext } from "../operation.ts";
 import { admitTarget } from "../runs/work.ts";
+import { requireForm } from "../schema.ts";
 
 const instant = z.int();
 const schedule = z.discriminatedUnion("kind", [
@@ -127,12 +127,7 @@ export async function admitDeclared(
   | { readonly admitted: Admitted; readonly faults: null }
   | { readonly admitted: null; readonly faults: readonly DoorFault[] }
 > {
-  const parsed = request.safeParse(input);
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    throw badInput(issue?.path.join(".") ?? "", issue?.message ?? "not valid");
-  }
-  const { loops, accounts, prompts, ...rest } = parsed.data;
+  const { loops, accounts, prompts, ...rest } = requireForm(request, input, "changes");
   const around = remembering(context, new Set(accounts.add.map(({ draft }) => `${draft.provider}:${draft.name}`)));
   const faults: DoorFault[] = [];
   const warnings: Warning[] = [];

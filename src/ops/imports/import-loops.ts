@@ -4,9 +4,10 @@ import { loopName, loopPolicy } from "../../core/loop.ts";
 import { SCHEDULE_LIMITS, type Schedule } from "../../core/schedule.ts";
 import { commandTarget } from "../../core/target.ts";
 import { checkZone, LAST_INSTANT } from "../../core/zone.ts";
-import { badInput, type Field, required, text } from "../fields.ts";
+import { type Field, required, text } from "../fields.ts";
 import type { ImportDraft } from "./import-plan.ts";
 import { defineOperation } from "../operation.ts";
+import { requireForm } from "../schema.ts";
 import { listOf, object, string } from "../shape.ts";
 
 const drafts = z.array(
@@ -29,11 +30,7 @@ const loops: Field<readonly ImportDraft[]> = required({
   ...text("the loops to make"),
   schema: { type: "array", items: { type: "object" } },
   check(value, path) {
-    const checked = drafts.safeParse(value);
-    if (checked.success) return checked.data;
-    const [issue] = checked.error.issues;
-    const place = [path, ...(issue?.path ?? []).map(String)].join(".");
-    throw badInput(place, `${place}: ${issue?.message ?? "not valid"}`);
+    return requireForm(drafts, value, path);
   },
 });
 

@@ -1,5 +1,5 @@
 /** What an import would make of what was read elsewhere, beside the loops that are there: new, the same, or one that was changed here. */
-import { existsSync, statSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { userInfo } from "node:os";
 import { countLocal, parseCron } from "../../core/cron.ts";
 import { AppError } from "../../core/errors.ts";
@@ -9,7 +9,9 @@ import { commandTarget, type CommandTarget } from "../../core/target.ts";
 import { checkZone, instantOf, nextTransition, type Transition } from "../../core/zone.ts";
 import { NAME_LENGTH, type ForeignLoop, type ForeignSchedule, type Reading } from "../../triggers/foreign-loop.ts";
 import { badInput, type Json } from "../fields.ts";
+import { isFolder } from "../look.ts";
 import type { LocalContext } from "../operation.ts";
+import { readAs, type Schema } from "../schema.ts";
 import { boolean, instant, integer, listOf, nullable, object, oneOf, type Shape, string } from "../shape.ts";
 import { shellWord } from "../../core/shell-word.ts";
 
@@ -357,17 +359,13 @@ function plan(
   return { entries, drafts };
 }
 
-const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
-
 /** Errors: AppError invalid for what no loop may have. */
 function checked(foreign: ForeignLoop, prefix: string, hostZone: string, home: string): Omit<Candidate, "index"> {
   const { argv, shell, cwd, env, envPass, policy } = foreign;
   const schedule = draftOf(foreign.schedule, hostZone);
-  const target = commandTarget.safeParse({ kind: "command", argv, shell, cwd: cwd ?? home, env, envPass });
-  if (!target.success) throw refused(target.error.issues[0]);
-  const full = loopPolicy.safeParse(policy);
-  if (!full.success) throw refused(full.error.issues[0]);
-  return { base: `${prefix}${foreign.name}`, foreign, schedule, target: target.data, policy: full.data };
+  const target = fit(commandTarget, { kind: "command", argv, shell, cwd: cwd ?? home, env, envPass });
+  const full = fit(loopPolicy, policy);
+  return { base: `${prefix}${foreign.name}`, foreign, schedule, target, policy: full };
 }
 
 function draftOf(schedule: ForeignSchedule, hostZone: string): DraftSchedule {
@@ -381,8 +379,12 @@ function draftOf(schedule: ForeignSchedule, hostZone: string): DraftSchedule {
   }
 }
 
-const refused = (issue: { readonly path: readonly PropertyKey[]; readonly message: string } | undefined): AppError =>
-  new AppError("invalid", "bad_input", `${issue?.path.map(String).join(".") ?? ""}: ${issue?.message ?? "not valid"}`);
+/** Errors: AppError invalid `bad_input`. */
+function fit<T>(schema: Schema<T>, value: unknown): T {
+  const { data, wrong } = readAs(schema, value);
+  if (wrong === null) return data;
+  throw new AppError("invalid", "bad_input", `${wrong.path.map(String).join(".")}: ${wrong.message}`);
+}
 
 const describe = (
   name: string,

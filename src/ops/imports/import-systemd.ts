@@ -14,6 +14,7 @@ import {
   type ImportSource,
   surroundingsOf,
 } from "./import-plan.ts";
+import { lookAt } from "../look.ts";
 import { defineOperation, type LocalContext } from "../operation.ts";
 
 export const operation = defineOperation({
@@ -145,12 +146,12 @@ function found(context: LocalContext, given: readonly string[], system: boolean)
   const missing: string[] = [];
   for (const word of given) {
     const path = resolve(context.cwd, word);
-    const about = statSync(path, { throwIfNoEntry: false });
-    if (word.includes("/") || (about !== undefined && (about.isDirectory() || isTimer(word)))) {
+    const about = lookAt(path);
+    if (word.includes("/") || (about !== null && (about.isDirectory() || isTimer(word)))) {
       const isSystems = system || /\/systemd\/system(?:\/|$)/.test(path);
       const usual = searchPath(context, isSystems);
       if (about?.isDirectory() === true) places.push(...timersIn(path, isSystems, usual));
-      else if (about === undefined) missing.push(word);
+      else if (about === null) missing.push(word);
       else if (isTimer(path))
         places.push({ name: basename(path), folders: [dirname(path), ...usual], system: isSystems });
       else

@@ -34,6 +34,7 @@ import {
 } from "../fields.ts";
 import { requireHostZone } from "../loops/host-zone.ts";
 import type { StoreContext } from "../operation.ts";
+import { readAs, type Schema } from "../schema.ts";
 
 /** An input of a part that does not exist yet: read, and refused by name. */
 function absent(about: string, part: string, { value = true }: { readonly value?: boolean } = {}): Field<undefined> {
@@ -157,33 +158,18 @@ type TargetInput = InputOf<typeof targetFields>;
 type RunPolicyInput = InputOf<typeof runPolicyFields>;
 type LoopPolicyInput = InputOf<typeof loopPolicyFields>;
 
-interface Issue {
-  readonly path: readonly PropertyKey[];
-  readonly message: string;
-  /** Of a key that is wrong: what is wrong with it. */
-  readonly issues?: readonly Issue[] | readonly (readonly Issue[])[];
-}
-interface Checker<T> {
-  safeParse(
-    value: unknown,
-  ): { success: true; data: T } | { success: false; error: { readonly issues: readonly Issue[] } };
-}
-
 /** Checks with a schema of core; its first issue becomes an AppError invalid that names the input. @param hint the usual one of its path */
 export function checkWith<T>(
-  schema: Checker<T>,
+  schema: Schema<T>,
   value: unknown,
   pathOf: (path: readonly PropertyKey[]) => string,
   code = "bad_input",
   hint?: string,
 ): T {
-  const parsed = schema.safeParse(value);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const path = pathOf(issue?.path ?? []);
-  const inner = issue?.issues?.[0];
-  const message = (inner !== undefined && "message" in inner ? inner.message : issue?.message) ?? "not valid";
-  throw badInput(path, `${path}: ${message}`, hint ?? hintFor(path), code);
+  const { data, wrong } = readAs(schema, value);
+  if (wrong === null) return data;
+  const path = pathOf(wrong.path);
+  throw badInput(path, `${path}: ${wrong.message}`, hint ?? hintFor(path), code);
 }
 
 /** What to do about an input that a schema refuses, by its name on the command line. */

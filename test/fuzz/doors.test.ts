@@ -1,0 +1,45 @@
+/** The door of each operation, which is what a request and a command line meet first: it takes what fits, and refuses the rest with a code. */
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { parseArguments, requireGiven } from "../../src/cli/arguments.ts";
+import { AppError } from "../../src/core/errors.ts";
+import { checkInput } from "../../src/ops/fields.ts";
+import { operations } from "../../src/ops/index.ts";
+import { chanceOf } from "../sim/chance.ts";
+import { budget } from "./budget.ts";
+import { examplesOf, inputFor, type Pool, wordsFor } from "./grammar.ts";
+
+/** Nothing was answered yet. */
+const empty: Pool = { texts: [], accepted: () => [], namesOf: () => [] };
+const chance = fc.noShrink(fc.nat()).map((seed) => chanceOf(String(seed)));
+
+/** Runs it, and lets only an AppError for people pass. */
+function refusedOrFine(act: () => unknown): void {
+  try {
+    act();
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    expect(error.kind).toBe("invalid");
+    expect(error.code).toMatch(/^[a-z_]+$/);
+    expect(error.message).not.toBe("");
+  }
+}
+
+describe.each(operations)("$name", ({ load }) => {
+  test("takes any JSON and any words, and refuses what is wrong with a code", async () => {
+    const { operation } = await load();
+    const examples = examplesOf(operation);
+    fc.assert(
+      fc.property(chance, (own) => {
+        const input = inputFor(operation, examples, own, empty);
+        refusedOrFine(() => checkInput(operation.input, input));
+        refusedOrFine(() => {
+          const { input: read } = parseArguments(operation, wordsFor(operation, input, own), "/home/me", () => "eA==");
+          requireGiven(operation, read);
+          checkInput(operation.input, read);
+        });
+      }),
+      budget(150),
+    );
+  });
+});
