@@ -181,8 +181,8 @@ export interface Files {
   freeBytes(): Promise<number>;
   /** Names of all attempt folders, for the janitor. */
   folders(): Promise<readonly string[]>;
-  /** Removes an attempt's bell, and its folder too when `whole`. */
-  remove(folder: string, whole: boolean): Promise<void>;
+  /** Removes an attempt's folder. */
+  remove(folder: string): Promise<void>;
 }
 
 // --- Agents: what an agent's outputs say -----------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ export function createJanitor({ clock, store, files, limits, runner, log, within
         const ended = await store.attempts.endedAmong({ attemptIds: [...new Set(batch.map(attemptOf))] });
         const old = new Set(ended.filter((one) => one.finishedAt < before).map((one) => one.attemptId));
         const doomed = batch.filter((folder) => old.has(attemptOf(folder)));
-        for (const folder of doomed) await files.remove(folder, true);
+        for (const folder of doomed) await files.remove(folder);
         if (doomed.length > 0) log("info", "folders_removed", { count: doomed.length });
       }
       if (place !== null || clock.awake() - roundAt >= limits.retentionRoundMs) {

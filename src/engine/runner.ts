@@ -228,7 +228,7 @@ export function createRunner(options: RunnerOptions): Runner {
     );
     if (life.agent !== null && answer === "done") life.agent.sessionId = sessionId;
     if (answer !== "done") {
-      await files.remove(life.folder, true);
+      await files.remove(life.folder);
       if (answer === "session_busy") {
         const message = "another attempt is at work in the session that it goes on with";
         return ended(life, { ...nothing, kind: "never_started", class: "spawn", message });
@@ -479,7 +479,6 @@ export function createRunner(options: RunnerOptions): Runner {
   async function tidy(life: Life, outcome: Outcome): Promise<void> {
     try {
       if (outcome.stdoutBytes + outcome.stderrBytes > 0) await spawner.trim(life.folder, true);
-      await files.remove(life.folder, false);
     } catch (error) {
       weather.mishap(`tidy ${life.id}`, error, 1);
     }

@@ -20,7 +20,7 @@ import { parseIdentity } from "./processes.ts";
  * | `transcript` | the daemon | what an agent said and did, derived from `out` and `err` |
  * | `id` | shim, first | its own stat line: pid, session, start time |
  * | `run` | shim or tombstone, never both | the ticket; lines below |
- * | `../ended/<folder>` | shim, last | a bell, never evidence |
+ * | `../bells` | shim, last | a line with the folder's name: a bell, never evidence |
  * | `../void` | the spawner, once | the text of every tombstone: planting is a link(2) to it, so it needs no room on a full disk |
  *
  * Lines of `run`, each counting only with its newline: `go` (ticket of the shim) or `void` (tombstone); then `group PATH`
@@ -52,8 +52,8 @@ export function writeTombstone(runsFolder: string): void {
 /** Whether that text is there. */
 export const hasTombstone = (runsFolder: string): boolean => statOf(join(runsFolder, TOMBSTONE)) !== null;
 
-/** Folder of the bells, beside the attempts' folders. */
-export const BELLS = "ended";
+/** The bells, beside the attempts' folders. One file for all: to make and to remove a file is the dearest part of an end. */
+export const BELLS = "bells";
 
 /** The file of one output. */
 export const streamFile = (stream: "stdout" | "stderr"): string => FILES[stream];

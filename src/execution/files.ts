@@ -1,11 +1,11 @@
 import { lstatSync } from "node:fs";
-import { open, readdir, rm, statfs, unlink } from "node:fs/promises";
+import { open, readdir, rm, statfs } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { AppError } from "../core/errors.ts";
 import type { Files } from "../core/ports.ts";
 import type { Target } from "../core/target.ts";
 import type { Prepared } from "./attempt-folder.ts";
-import { BELLS, FILES, isAbsent, readPrepared, requireFolderName, statOf, streamFile } from "./attempt-folder.ts";
+import { FILES, readPrepared, requireFolderName, statOf, streamFile } from "./attempt-folder.ts";
 import { composeEnvironment } from "./environment.ts";
 import { runErrand } from "./errand.ts";
 import { readLog, scrubOf } from "./logs.ts";
@@ -174,12 +174,8 @@ export function openFiles(options: FilesOptions): Files {
         .map((entry) => entry.name);
     },
 
-    async remove(folder, whole) {
-      const path = pathOf(folder);
-      await unlink(join(runsFolder, BELLS, folder)).catch((error: unknown) => {
-        if (!isAbsent(error)) throw error; // never rung, or removed before
-      });
-      if (whole) await rm(path, { recursive: true, force: true });
+    async remove(folder) {
+      await rm(pathOf(folder), { recursive: true, force: true });
     },
   };
 }

@@ -1,7 +1,6 @@
 /** What lies in the state folder and belongs to nothing any more, for `gc`. Names only, until it is told to remove. */
 import { readdir, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { BELLS } from "./attempt-folder.ts";
 import { isAbsent } from "./attempt-folder.ts";
 import { orphans } from "./processes.ts";
 
@@ -34,7 +33,7 @@ export async function attemptFolders({ runs }: LeftoverPlaces): Promise<readonly
   const found: AttemptFolder[] = [];
   for (const name of await namesIn(runs)) {
     const [attemptId = "", token] = name.split(".");
-    if (name === BELLS || token === undefined || !/^\d+$/.test(token) || alive.has(attemptId)) continue;
+    if (token === undefined || !/^\d+$/.test(token) || alive.has(attemptId)) continue;
     const seen = await stat(join(runs, name)).catch(() => null); // gone meanwhile
     if (seen !== null && seen.isDirectory()) found.push({ name, attemptId, changedAt: seen.mtimeMs });
   }
@@ -42,7 +41,6 @@ export async function attemptFolders({ runs }: LeftoverPlaces): Promise<readonly
 }
 
 export async function removeAttemptFolder({ runs }: LeftoverPlaces, name: string): Promise<void> {
-  await rm(join(runs, BELLS, name), { force: true });
   await rm(join(runs, name), { recursive: true, force: true });
 }
 

@@ -58,7 +58,7 @@ fi
   exec "$@" 3>&- 4>&- 5>&- )
 DROVER_X_S=$?; ${uptime}; echo "exit $DROVER_X_S $DROVER_X_T" >&3
 if [ "$DROVER_X_O" = pipe ]; then exec 4>&- 5>&-; wait; wait; fi
-: >"\${DROVER_X_D%/*}/ended/\${DROVER_X_D##*/}"
+echo "\${DROVER_X_D##*/}" >>"\${DROVER_X_D%/*}/bells"
 # As subreaper it inherited what the command left behind. It stays, stopped, so that those stay findable until the sweep.
 case $DROVER_X_R in -) ;; *)
   DROVER_X_T=; read -r DROVER_X_T </proc/$$/task/$$/children

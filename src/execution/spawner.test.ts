@@ -14,5 +14,5 @@ test("a file in the place of the runs folder is an error that names it, and noth
   expect(() => openSpawner({ runsFolder, log: () => undefined })).toThrow(
     expect.objectContaining({ code: "state_unusable", path: runsFolder }),
   );
-  expect(statOf(join(runsFolder, "ended", "att_a.1"))).toBeNull();
+  expect(statOf(join(runsFolder, "bells", "att_a.1"))).toBeNull();
 });

@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
-import type { FSWatcher } from "node:fs";
-import { mkdirSync, readdirSync, renameSync, rmSync, statSync, watch, writeFileSync } from "node:fs";
+import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { AppError, ensure } from "../core/errors.ts";
 import type { EndReport, EndRequest, Judgement, Launch, Spawner } from "../core/ports.ts";
@@ -21,6 +20,7 @@ import {
   statOf,
   writeTombstone,
 } from "./attempt-folder.ts";
+import { openBells } from "./bells.ts";
 import type { Cgroups } from "./cgroups.ts";
 import { openCgroups } from "./cgroups.ts";
 import type { EnvironmentSources } from "./environment.ts";
@@ -66,8 +66,6 @@ export interface SpawnerOptions {
 const SECRET_TIMEOUT_MS = 30_000;
 const STUCK_MS = 5_000;
 const AGENT_PROBE_MS = 20_000;
-/** How often a deleted and made again folder of bells is noticed. */
-const BELLS_CHECK_MS = 5_000;
 
 /** Starts attempts by a resident process and shims that outlive us; `attempt-folder.ts` names the files. */
 export function openSpawner(options: SpawnerOptions): Spawner {
@@ -77,9 +75,8 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   const logCap: LogCap = { ...DEFAULT_LOG_CAP, ...options.logCap };
   const boot = bootId();
   const table = openProcessTable(options.processes);
-  const bells = join(runsFolder, BELLS);
   try {
-    mkdirSync(bells, { recursive: true, mode: 0o700 });
+    mkdirSync(runsFolder, { recursive: true, mode: 0o700 });
   } catch (error) {
     if (isFull(error)) throw noSpace(runsFolder, error);
     throw new AppError("unreachable", "state_unusable", `the folder of the runs cannot be used: ${runsFolder}`, {
@@ -130,7 +127,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
 
   const pathOf = (folder: string) => join(runsFolder, requireFolderName(folder));
   const bellListeners: ((folder: string) => void)[] = [];
-  const watcher = watchBells(bells, log, (folder) => {
+  const bells = openBells(join(runsFolder, BELLS), log, (folder) => {
     for (const listener of bellListeners) listener(folder);
   });
 
@@ -269,7 +266,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
     },
 
     async judge({ folder, bootId: askedIn, plant }) {
-      watcher.check();
+      bells.check();
       const judgement: Judgement = judgeFolder(pathOf(folder), askedIn === boot, plant, table);
       if (judgement.kind === "asked") return judgement;
       const wait = asked.get(folder);
@@ -316,15 +313,13 @@ export function openSpawner(options: SpawnerOptions): Spawner {
 
     onBell: (listener) => {
       bellListeners.push(listener);
-      // Armed before this, so nothing falls between: what rang earlier is told now, the rest by the watch.
-      for (const folder of readdirSync(bells)) queueMicrotask(() => listener(folder));
     },
     onReplaced: (listener) => {
       replacedListeners.push(listener);
     },
 
     async close() {
-      watcher.close();
+      bells.close();
       prepared.clear();
       await resident.close();
       cgroups?.close();
@@ -371,40 +366,4 @@ function writeShim(runsFolder: string, proc: boolean): string {
   writeFileSync(`${path}.new`, text, { mode: 0o600 });
   renameSync(`${path}.new`, path);
   return path;
-}
-
-/** Watches the folder of bells; `check` arms the watch again when the folder was deleted and made again, which a watch never tells. */
-function watchBells(bells: string, log: (message: string) => void, ring: (folder: string) => void) {
-  let watcher: FSWatcher | null = null;
-  let inode: number | null = null;
-  let checkedAt = performance.now();
-  const arm = () => {
-    watcher?.close();
-    watcher = null;
-    try {
-      mkdirSync(bells, { recursive: true, mode: 0o700 });
-      inode = statSync(bells).ino;
-      watcher = watch(bells, { persistent: false }, (_event, folder) => {
-        // What is gone by now was removed by the janitor and says nothing.
-        if (folder !== null && statOf(join(bells, folder)) !== null) ring(folder);
-      });
-      watcher.on("error", (error) => {
-        log(`the watch on ended attempts failed: ${error.message}`);
-        inode = null;
-      });
-      for (const folder of readdirSync(bells)) ring(folder);
-    } catch (error) {
-      inode = null; // the pass over live attempts finds their ends meanwhile
-      log(`ended attempts cannot be watched: ${error instanceof Error ? error.message : String(error)}`);
-    }
-  };
-  arm();
-  return {
-    check() {
-      if (performance.now() - checkedAt < BELLS_CHECK_MS) return;
-      checkedAt = performance.now();
-      if (statOf(bells)?.ino !== inode || inode === null) arm();
-    },
-    close: () => watcher?.close(),
-  };
 }

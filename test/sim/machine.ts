@@ -334,8 +334,8 @@ export function createMachine(options: MachineOptions): Machine {
         unmet: async (name) => folders.get(name)?.plan.unmet ?? null,
         freeBytes: async () => (context.alive ? machine.freeBytes : never()),
         folders: async () => [...folders.keys()],
-        async remove(name, whole) {
-          if (whole) folders.delete(name);
+        async remove(name) {
+          folders.delete(name);
         },
       };
     },
