@@ -81,7 +81,7 @@ describe("the count of a run", () => {
 });
 
 describe.runIf(existsSync(join(root, "src/main.ts")))("the build", () => {
-  test("gives the same sources the same id, and another when it is asked to", async () => {
+  test("gives the same sources the same id, and another when it is asked to", { timeout: 180_000 }, async () => {
     const folder = temporaryFolder();
     const first = await build({ outdir: join(folder, "one") });
     const again = await build({ outdir: join(folder, "two") });
