@@ -10,6 +10,7 @@ export default {
     "test/setup-*.ts",
     // Built by their path, in tests and scripts.
     "test/sim/cli.ts",
+    "test/fault/kills-cli.ts",
     "test/store/*.ts",
     // In the place of vitest.
     "test/guards/suite.ts",

@@ -18,15 +18,18 @@ export interface Cluster {
   readonly url: string;
   /** Ends the server at once and removes its folder. Repeating it does nothing. */
   stop(): Promise<void>;
-  /** Ends the server as a crash would: the whole process tree killed, nothing flushed. */
-  crash(): void;
+  /** Ends the server as a crash would, nothing flushed: the whole process tree killed, or by `SIGQUIT`, an `immediate` stop. */
+  crash(how?: "SIGKILL" | "SIGQUIT"): void;
   /** Starts it again after a crash. */
   restart(): void;
 }
 
 export interface ClusterOptions {
-  /** Flushes as in production, for tests that crash the server; off by default. */
-  readonly durable?: boolean;
+  /**
+   * Flushes as in production, for tests that crash the server; off by default. `crash`: what was committed survives the
+   * death of the server, not that of the machine, and a restart does not flush the whole folder first.
+   */
+  readonly durable?: boolean | "crash";
   /** Folder of `initdb` and `pg_ctl`; found when not given. */
   readonly binaries?: string;
 }
@@ -115,7 +118,10 @@ export async function startPostgres({
     const log = join(folder, "log");
     return existsSync(log) ? readFileSync(log, "utf8").slice(-2000) : "it wrote no log";
   };
-  const unsafe = durable ? "" : " -c fsync=off -c synchronous_commit=off -c full_page_writes=off";
+  const unsafe =
+    durable === true
+      ? ""
+      : ` -c fsync=off${durable === "crash" ? "" : " -c synchronous_commit=off -c full_page_writes=off"}`;
   const start = (): void =>
     run("pg_ctl", [
       "-D",
@@ -170,11 +176,11 @@ export async function startPostgres({
     async stop() {
       end();
     },
-    crash() {
+    crash(how = "SIGKILL") {
       const pid = serverPid();
       if (pid === null) return;
       // The others end by themselves when they see that their parent is gone.
-      process.kill(pid, "SIGKILL");
+      process.kill(pid, how);
       const endsAt = performance.now() + 10_000;
       while (worksIn(data)) {
         if (performance.now() > endsAt) throw new Error("the server's processes did not end");

@@ -52,6 +52,7 @@ export async function openEngine(parts: EngineParts): Promise<Engine> {
   });
   closers.push(() => spawner.close());
   const own = ownPlaces(world.env, places, settings);
+  const strikes = world.env["DROVER_TEST_POINTS"];
 
   return startEngine(
     {
@@ -82,6 +83,7 @@ export async function openEngine(parts: EngineParts): Promise<Engine> {
         }),
       signToken: (run) => signRunToken(key, run),
       log: log.write,
+      ...(strikes === undefined ? {} : { point: (await import("./points.ts")).strikesOf(strikes) }),
     },
     {
       host: {

@@ -145,13 +145,14 @@ export async function until<T>(
   what: string,
   look: () => Promise<T | null | undefined | false> | T | null | undefined | false,
   deadlineMs = 60_000,
+  lookMs = 20,
 ): Promise<T> {
   const end = performance.now() + deadlineMs;
   for (;;) {
     const seen = await look();
     if (seen !== null && seen !== undefined && seen !== false) return seen;
     if (performance.now() > end) throw new Error(`waited ${deadlineMs} ms in vain for: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await new Promise((resolve) => setTimeout(resolve, lookMs));
   }
 }
 
