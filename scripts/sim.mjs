@@ -24,7 +24,7 @@ try {
     target: "node20",
     sourcemap: "inline",
     logLevel: "warning",
-    define: { __DROVER_MIGRATIONS__: JSON.stringify(Object.fromEntries(texts)) },
+    define: { __DROVER_MIGRATIONS__: JSON.stringify({ texts: Object.fromEntries(texts), checksums: {} }) },
   });
   const { status } = spawnSync(process.execPath, ["--enable-source-maps", outfile, ...process.argv.slice(2)], {
     stdio: "inherit",

@@ -287,8 +287,13 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
   // It serves only the watch until everything is recovered, but it beats, and it notices gaps.
   wake.run().catch((error: unknown) => weather.mishap("wake", error, 1));
   log("info", "engine_started", { hostId, incarnation });
-  await recover({ store, limits, runner, weather, log, hostId, incarnation });
-  if (options.sweepMs !== null) await endStrays({ ...ports, limits, weather, previous, knows: runner.knows });
+  try {
+    await recover({ store, limits, runner, weather, log, hostId, incarnation });
+    if (options.sweepMs !== null) await endStrays({ ...ports, limits, weather, previous, knows: runner.knows });
+  } catch (error) {
+    // Another daemon took this one's place meanwhile: `superseded` says so, and nothing failed.
+    if (!(error instanceof Halted)) throw error;
+  }
   if (!halted.signal.aborted) for (const actor of actors) wake.add(counted(actor));
   poke("all");
   wake.poke("watch", "sweep", "worktrees");

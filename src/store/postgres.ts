@@ -6,7 +6,7 @@ import type { Client, ClientConfig, PoolClient, QueryResult } from "pg";
 import { AppError, BrokenAssert, ensure } from "../core/errors.ts";
 import type { Clock } from "../core/ports.ts";
 import { HEARTBEAT_PATIENCE_MS, mintId } from "./driver.ts";
-import type { Heartbeat, HeartbeatOptions, StoreHandle } from "./driver.ts";
+import type { Heartbeat, HeartbeatOptions, MintId, StoreHandle } from "./driver.ts";
 import {
   fromWire,
   isConnectionLost,
@@ -71,6 +71,8 @@ export interface PostgresOptions<Table extends OperationTable> {
   readonly limits?: Partial<{ readonly [Name in keyof typeof POSTGRES_LIMITS]: number }>;
   /** Replaces the database's clock, for tests. */
   readonly now?: () => number;
+  /** Ids by seed, for tests. */
+  readonly mint?: MintId;
 }
 
 type Limits = { readonly [Name in keyof typeof POSTGRES_LIMITS]: number };
@@ -274,7 +276,7 @@ const withClock = (begin: string, now: (() => number) | undefined): string =>
 export async function openPostgresStore<Table extends OperationTable>(
   options: PostgresOptions<Table>,
 ): Promise<StoreHandle<Table>> {
-  const { url, table, clock, schema, namedStatements = true, now } = options;
+  const { url, table, clock, schema, namedStatements = true, now, mint = mintId } = options;
   const limits: Limits = { ...POSTGRES_LIMITS, ...options.limits };
   const place = placeOf(url);
   ensure(schema === undefined || /^[a-z_][a-z0-9_]{0,62}$/.test(schema), "a schema is named with lower-case letters");
@@ -365,7 +367,7 @@ export async function openPostgresStore<Table extends OperationTable>(
         }
       : undefined;
     try {
-      const steps = operation.steps(input as never, { id: (kind) => mintId(kind, clock.now()) });
+      const steps = operation.steps(input as never, { id: (kind) => mint(kind, clock.now()) });
       const { value, ended } = await transact(client, steps, session, operation.access, wake);
       ended.then(
         () => client.release(),

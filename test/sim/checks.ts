@@ -1,7 +1,7 @@
 /** The invariants of the design (bars.md, I1 to I12), looked at after every change, at a cost that does not grow with history. */
 import type { Schedule } from "../../src/core/schedule.ts";
 import { all, one, type Steps } from "../../src/store/operation.ts";
-import { sql } from "../../src/store/sql.ts";
+import { jsonList, sql } from "../../src/store/sql.ts";
 import type { Call, Called } from "./store.ts";
 import { walk } from "./walk.ts";
 
@@ -20,7 +20,7 @@ interface Held {
 export interface Checks {
   before(call: Call): Steps<Held | null> | null;
   /** After every write. Answers whether it left an event. */
-  after(calls: readonly Called[], changed: boolean): Steps<boolean>;
+  after(calls: readonly Called[], changed: boolean, events?: readonly number[]): Steps<boolean>;
   onStart(attemptId: string): Steps<void>;
   onEnd(attemptId: string): Steps<void>;
   /** Nobody waits who could go on, at a moment when the host has been at work undisturbed for `forMs`. */
@@ -367,13 +367,14 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
       const attemptId = (input as { attemptId?: string } | undefined)?.attemptId;
       return GUARDED.has(entry.name) && attemptId !== undefined ? heldBy(attemptId) : null;
     },
-    *after(calls, changed) {
+    *after(calls, changed, named) {
       for (const call of calls) checkAccepted(call);
       if (!changed) return false;
       const names = calls.map(({ entry }) => entry.name);
       const operation = names.join(", ");
+      const which = named === undefined ? sql`id > ${lastEvent}` : sql`id in (${jsonList(named, "integer")})`;
       const events = yield* all<EventRow>(
-        sql`select id, subject_kind, subject_id, number, type from events where id > ${lastEvent} order by id`,
+        sql`select id, subject_kind, subject_id, number, type from events where ${which} order by id`,
       );
       const touched = new Map<string, string>();
       for (const event of events) {

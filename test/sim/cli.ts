@@ -1,6 +1,7 @@
 /** `npm run sim -- --seed N --for 30d`: runs seeds and says what was broken. */
 import { parseArgs } from "node:util";
 import { parseDuration } from "../../src/core/duration.ts";
+import { startPostgres } from "../postgres.ts";
 import type { Plant } from "./plants.ts";
 import { simulate } from "./simulate.ts";
 
@@ -13,11 +14,13 @@ const { values } = parseArgs({
     loops: { type: "string", default: "10" },
     faults: { type: "string", default: "on" },
     plant: { type: "string" },
+    store: { type: "string", default: "sqlite" },
     trace: { type: "boolean", default: false },
   },
 });
 
 const days = parseDuration(values.for) / 86_400_000;
+const cluster = values.store === "postgres" ? await startPostgres() : undefined;
 let failures = 0;
 for (let i = 0; i < Number(values.seeds); i++) {
   const report = await simulate({
@@ -26,6 +29,7 @@ for (let i = 0; i < Number(values.seeds); i++) {
     hosts: Number(values.hosts),
     loops: Number(values.loops),
     faults: values.faults !== "off",
+    ...(cluster === undefined ? {} : { cluster }),
     ...(values.plant === undefined ? {} : { plant: values.plant as Plant }),
     ...(values.trace ? { trace: (line: string) => process.stdout.write(`${line}\n`) } : {}),
   });
@@ -38,4 +42,5 @@ for (let i = 0; i < Number(values.seeds); i++) {
     process.stderr.write(`BROKEN ${report.broken}\n`);
   }
 }
+await cluster?.stop();
 process.exitCode = failures === 0 ? 0 : 1;

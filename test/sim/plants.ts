@@ -11,7 +11,9 @@ export type Plant =
   /** A slot is written and `planned_until` stays where it was. */
   | "keep_planned_until"
   /** What is settled can be settled again. */
-  | "settle_twice";
+  | "settle_twice"
+  /** The feed is read by the id alone: on PostgreSQL a row that is committed late is passed by. */
+  | "late_feed";
 
 type Body = (input: never, ctx: { id(kind: never): string }) => Steps<unknown>;
 
@@ -27,6 +29,27 @@ export function plantIn(table: OperationTable, plant: Plant): OperationTable {
   switch (plant) {
     case "skip_ticket":
       return table; // planted in the machine
+    case "late_feed":
+      return changed(
+        table,
+        "events",
+        "list",
+        () =>
+          function* (input) {
+            const { after, limit } = input as { after: string | null; limit: number };
+            const from = Number(after ?? -1);
+            const rows = yield* all<{ id: number; subject_kind: string; subject_id: string; number: number }>(
+              sql`select id, subject_kind, subject_id, number from events where id > ${from} order by id limit ${limit}`,
+            );
+            const items = rows.map((row) => ({
+              cursor: String(row.id),
+              subjectKind: row.subject_kind,
+              subjectId: row.subject_id,
+              number: row.number,
+            }));
+            return { items, cursor: items.at(-1)?.cursor ?? after };
+          },
+      );
     case "drop_token":
       return changed(
         table,

@@ -1,4 +1,5 @@
 /** One seed, from its beginning to the day when everything has drained. */
+import type { Cluster } from "../postgres.ts";
 import type { Plant } from "./plants.ts";
 import { createWorld } from "./world.ts";
 
@@ -10,6 +11,8 @@ export interface SimOptions {
   readonly faults?: boolean;
   readonly crashEvery?: number;
   readonly plant?: Plant;
+  /** A PostgreSQL server for the store, made for this: it is crashed, too. */
+  readonly cluster?: Cluster;
   readonly trace?: (line: string) => void;
 }
 
@@ -26,18 +29,23 @@ const DAY = 86_400_000;
 
 export async function simulate(options: SimOptions): Promise<SimReport> {
   const { seed, days, hosts = 1, loops = 10, faults = true, crashEvery = 4_000, plant = null, trace = null } = options;
-  const world = createWorld({ seed, hosts, loops, faults, crashEvery, plant, trace });
-  await world.begin();
-  await world.runUntil(days * DAY);
-  if (world.broken === null) await world.drain();
-  const { broken } = world;
-  const again = `npm run sim -- --seed ${seed} --for ${days}d --hosts ${hosts} --loops ${loops}${faults ? "" : " --faults off"}`;
-  return {
-    seed,
-    broken:
-      broken === null ? null : `${broken.invariant} at step ${world.time.steps}: ${broken.what}\n${again} --trace`,
-    steps: world.time.steps,
-    crashes: world.crashes,
-    slots: await world.tally(),
-  };
+  const { cluster = null } = options;
+  const world = await createWorld({ seed, hosts, loops, faults, crashEvery, plant, cluster, trace });
+  try {
+    await world.begin();
+    await world.runUntil(days * DAY);
+    if (world.broken === null) await world.drain();
+    const { broken } = world;
+    const again = `npm run sim -- --seed ${seed} --for ${days}d --hosts ${hosts} --loops ${loops}${faults ? "" : " --faults off"}${cluster === null ? "" : " --store postgres"}`;
+    return {
+      seed,
+      broken:
+        broken === null ? null : `${broken.invariant} at step ${world.time.steps}: ${broken.what}\n${again} --trace`,
+      steps: world.time.steps,
+      crashes: world.crashes,
+      slots: await world.tally(),
+    };
+  } finally {
+    await world.close();
+  }
 }

@@ -24,8 +24,11 @@ export interface Called extends Call {
 export interface Watcher {
   /** Looks at what a call is about to change, as it is just before; null when there is nothing to look for. */
   before(call: Call): Steps<unknown> | null;
-  /** Looks at what calls have left that were committed together; `changed` is false when no row was written. */
-  after(calls: readonly Called[], changed: boolean): Steps<void>;
+  /**
+   * Looks at what calls have left that were committed together; `changed` is false when no row was written. Their events are
+   * those with a higher id than all before, or those that are named: on a server a lower id may be committed later.
+   */
+  after(calls: readonly Called[], changed: boolean, events?: readonly number[]): Steps<void>;
 }
 
 export interface SimStore {

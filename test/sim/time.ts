@@ -198,12 +198,15 @@ export interface Context {
   deliver(happen: () => void): void;
   stall(ms: number): void;
   die(): void;
+  /** Called when it dies. */
+  onEnd(listener: () => void): void;
 }
 
 export function createContext(host: HostTime): Context {
   let alive = true;
   let stalled = false;
   let held: (() => void)[] = [];
+  const listeners: (() => void)[] = [];
   return {
     get alive() {
       return alive;
@@ -229,7 +232,9 @@ export function createContext(host: HostTime): Context {
     die() {
       alive = false;
       held = [];
+      for (const listener of listeners.splice(0)) listener();
     },
+    onEnd: (listener) => listeners.push(listener),
   };
 }
 

@@ -9,15 +9,18 @@ import type { Schedule } from "../../src/core/schedule.ts";
 import { agentTarget, type Target } from "../../src/core/target.ts";
 import { startEngine, type Engine } from "../../src/engine/engine.ts";
 import type { EnginePorts, HeartbeatRequest } from "../../src/engine/ports.ts";
+import type { MintId } from "../../src/store/driver.ts";
 import { operations } from "../../src/store/operations.ts";
 import { type OperationTable, storeOf } from "../../src/store/operation.ts";
 import { Crash } from "../../src/store/sqlite-group.ts";
 import { commandOf, runDraft } from "../drafts.ts";
+import type { Cluster } from "../postgres.ts";
 import { type Chance, chanceOf } from "./chance.ts";
 import { type Broken, createChecks } from "./checks.ts";
 import { commandsOnly, createMachine, habitOf, type Machine, type Plan } from "./machine.ts";
 import { createMemorySimStore, type Fate } from "./memory-store.ts";
 import { plantIn, type Plant } from "./plants.ts";
+import { openPostgresSimStore } from "./postgres-store.ts";
 import type { AnyOperation, SimStore, Watcher } from "./store.ts";
 import {
   clockOf,
@@ -43,6 +46,8 @@ export interface WorldOptions {
   /** Calls of a port between two crashes, on the average. */
   readonly crashEvery: number;
   readonly plant: Plant | null;
+  /** The server whose databases hold the store; SQLite in memory when null. */
+  readonly cluster: Cluster | null;
   /** Called with each line of what happens. */
   readonly trace: ((line: string) => void) | null;
 }
@@ -90,6 +95,7 @@ export interface World {
   tally(): Promise<Readonly<Record<string, number>>>;
   /** No more faults and no more wishes of people; everything that is under way comes to its end. */
   drain(): Promise<void>;
+  close(): Promise<void>;
 }
 
 const PROMPT_DIGEST = "a".repeat(64);
@@ -107,7 +113,7 @@ const targetOf = (habit: string, chance: Chance): Target =>
     : commandOf(["work", habit]);
 const HABITS = ["quick", "quick", "mixed", "mixed", "long", "hang", "fail", "tree", "agent", "agent"] as const;
 
-export function createWorld(options: WorldOptions): World {
+export async function createWorld(options: WorldOptions): Promise<World> {
   const { seed, faults } = options;
   const chance = chanceOf(`seed ${seed}`);
   const idChance = chance.fork("ids");
@@ -157,10 +163,10 @@ export function createWorld(options: WorldOptions): World {
   const checks = createChecks(fail);
   const watcher: Watcher = {
     before: checks.before,
-    *after(calls, changed) {
+    *after(calls, changed, events) {
       // Who changed nothing wakes nobody, or two hosts would wake each other for ever.
-      const tells = yield* checks.after(calls, changed);
-      if (tells && calls.some(({ entry }) => entry.wakes)) tellOthers(calls[0]?.context ?? null);
+      const tells = yield* checks.after(calls, changed, events);
+      if (server === null && tells && calls.some(({ entry }) => entry.wakes)) tellOthers(calls[0]?.context ?? null);
     },
   };
   const fate: Fate = {
@@ -171,14 +177,43 @@ export function createWorld(options: WorldOptions): World {
     deliver: (_, commit) => commit(),
     torn: () => null,
   };
-  const store: SimStore = createMemorySimStore({
-    table,
-    clock: { now: storeNow },
-    mint: (kind, at) => makeId(kind, at, idChance.bytes(10)),
-    watcher,
-    fate,
-    joins: hosts.length === 1,
-  });
+  const mint: MintId = (kind, at) => makeId(kind, at, idChance.bytes(10));
+  const server =
+    options.cluster === null
+      ? null
+      : await openPostgresSimStore({
+          cluster: options.cluster,
+          table,
+          time,
+          chance: chance.fork("server"),
+          now: storeNow,
+          mint,
+          watcher,
+          calm: () => calm,
+          fail,
+          onHold(ms) {
+            if (quiet) return;
+            const soon = (happen: () => void) => time.at(time.now + faultChance.int(0, Math.min(ms, 40)), happen);
+            for (const { daemon } of hosts)
+              if (daemon !== null && faultChance.hit(0.5))
+                soon(() => daemon.context.deliver(() => daemon.engine?.poke("all")));
+            if (faultChance.hit(0.3)) soon(() => void act());
+            if (faultChance.hit(0.7)) soon(() => void server?.readFeed());
+          },
+          onCut(context, operation) {
+            const host = hosts.find(({ daemon }) => daemon?.context === context);
+            if (host === undefined) context.die();
+            else crash(host, context, `within ${operation}`);
+          },
+          onPoke(context) {
+            // Whoever misses one looks by himself in time.
+            if (!calm && faultChance.hit(0.1)) return;
+            const host = hosts.find(({ daemon }) => daemon?.context === context);
+            host?.time.after(5, () => context.deliver(() => host.daemon?.engine?.poke("all")));
+          },
+        });
+  const store: SimStore =
+    server ?? createMemorySimStore({ table, clock: { now: storeNow }, mint, watcher, fate, joins: hosts.length === 1 });
 
   // --- what processes do ---------------------------------------------------------------------------------------------
 
@@ -304,6 +339,7 @@ export function createWorld(options: WorldOptions): World {
     try {
       answer = await work();
     } catch (error) {
+      if (!context.alive) return never();
       if (!(error instanceof Crash)) throw error;
       crash(host, context, `within ${what}`);
       // One that is only stopped would never get an answer either: its call died with the store's side of it.
@@ -358,7 +394,7 @@ export function createWorld(options: WorldOptions): World {
         if (time.now < awayUntil) throw unreachableStore();
         const answer = callStore(entry, input, context);
         // What was done is done, but nobody hears of it.
-        if (!calm && hosts.length > 1 && faultChance.hit(1 / 5_000))
+        if (server === null && !calm && hosts.length > 1 && faultChance.hit(1 / 5_000))
           return answer.then(() => {
             throw unreachableStore();
           });
@@ -514,7 +550,7 @@ export function createWorld(options: WorldOptions): World {
     host.time.after(bootMs, () => startDaemon(host));
   }
 
-  const mishaps: readonly [everyMs: number, happen: (host: Host) => void][] = [
+  const mishaps: [everyMs: number, happen: (host: Host) => void][] = [
     [
       36 * HOUR,
       (host) => {
@@ -574,6 +610,19 @@ export function createWorld(options: WorldOptions): World {
       },
     ],
   ];
+
+  if (server !== null)
+    mishaps.push(
+      [
+        80 * HOUR,
+        () => {
+          trace("the server crashes");
+          for (const host of hosts) host.disturbedAt = time.now;
+          server.crash();
+        },
+      ],
+      [40 * HOUR, () => server.deafen()],
+    );
 
   /** Happens again and again after pauses of about that length. */
   function haunt(everyMs: number, happen: () => void, from: Chance): void {
@@ -763,6 +812,21 @@ export function createWorld(options: WorldOptions): World {
     await wish("accounts.release", (store) => store.accounts.release({ accountId }));
   }
 
+  async function retireLoops(): Promise<void> {
+    for (const loopId of loopIds) {
+      await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
+      await wish("loops.unarchive", (store) => store.loops.unarchive({ loopId, limits: simLimits }));
+      await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
+      await wish("loops.edit", (store) =>
+        store.loops.edit({
+          loopId,
+          change: { schedule: { kind: "once", at: storeNow() + 365 * 24 * HOUR } },
+          limits: simLimits,
+        }),
+      );
+    }
+  }
+
   // --- running it ----------------------------------------------------------------------------------------------------
 
   // Where notifications are lost, the sweep finds what they would have told.
@@ -780,9 +844,29 @@ export function createWorld(options: WorldOptions): World {
     time.at(time.now + 15 * MINUTE, lookAround);
   }
 
+  /** What is asked for outside of events, to its end. */
+  async function carry<T>(work: Promise<T>): Promise<T> {
+    let done = false;
+    const ended = work.finally(() => {
+      done = true;
+    });
+    ended.catch(() => undefined);
+    for (await time.settle(); !done; await time.settle()) await time.step(time.now + MINUTE);
+    return ended;
+  }
+
   async function runUntil(ms: number): Promise<void> {
     await time.settle();
     while (broken === null && (await time.step(ms)));
+  }
+
+  /** On a server, where time is dear, no longer than is needed. */
+  async function runFor(ms: number, enough: () => boolean): Promise<void> {
+    if (server === null) return runUntil(time.now + ms);
+    const endsAt = time.now + ms;
+    do await runUntil(time.now + 10 * MINUTE);
+    while (broken === null && time.now < endsAt && !enough());
+    await runUntil(time.now + 10 * MINUTE);
   }
 
   return {
@@ -800,33 +884,27 @@ export function createWorld(options: WorldOptions): World {
     async begin() {
       for (const host of hosts) startDaemon(host);
       await runUntil(2_000);
-      await wish("prompts.put", (store) => store.prompts.put({ digest: PROMPT_DIGEST, content: "RG8gaXQu", bytes: 6 }));
-      for (let i = 0; i < options.loops; i++) await addLoop();
-      haunt(5 * HOUR, () => void act(), people);
+      await carry(
+        wish("prompts.put", (store) => store.prompts.put({ digest: PROMPT_DIGEST, content: "RG8gaXQu", bytes: 6 })),
+      );
+      for (let i = 0; i < options.loops; i++) await carry(addLoop());
+      haunt(server === null ? 5 * HOUR : 15 * MINUTE, () => void act(), people);
       if (faults)
         for (const host of hosts)
-          for (const [everyMs, happen] of mishaps) haunt(everyMs, () => happen(host), faultChance);
+          for (const [everyMs, happen] of mishaps)
+            haunt(server === null ? everyMs : everyMs / 8, () => happen(host), faultChance);
       time.at(HOUR, lookAround);
+      if (server !== null) haunt(10 * MINUTE, () => void server.readFeed(), faultChance);
     },
     async drain() {
       quiet = true;
       calm = true;
       for (const host of hosts) host.machine.freeBytes = 100 * simLimits.minFreeBytes;
       // What is down comes up by itself; whatever sleeps wakes.
-      await runUntil(time.now + 12 * HOUR);
-      await freeAccount();
-      for (const loopId of loopIds) {
-        await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
-        await wish("loops.unarchive", (store) => store.loops.unarchive({ loopId, limits: simLimits }));
-        await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
-        await wish("loops.edit", (store) =>
-          store.loops.edit({
-            loopId,
-            change: { schedule: { kind: "once", at: storeNow() + 365 * 24 * HOUR } },
-            limits: simLimits,
-          }),
-        );
-      }
+      const isUp = ({ daemon, time: own }: Host) => daemon?.engine != null && !daemon.context.stalled && !own.suspended;
+      await runFor(12 * HOUR, () => hosts.every(isUp));
+      await carry(freeAccount());
+      await carry(retireLoops());
       // As long as something comes to its end, more may: a long queue of long runs takes its time.
       for (
         let before = -1, left = checks.unfinished();
@@ -834,16 +912,21 @@ export function createWorld(options: WorldOptions): World {
         left = checks.unfinished()
       ) {
         before = left;
-        await freeAccount();
+        await carry(freeAccount());
         // A breaker may pause a loop while its queue ends in failures: somebody mends it.
         for (const loopId of loopIds)
-          await wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits }));
-        await runUntil(time.now + 2 * 24 * HOUR);
+          await carry(wish("loops.resume", (store) => store.loops.resume({ loopId, limits: simLimits })));
+        await runFor(2 * 24 * HOUR, () => checks.unfinished() === 0);
       }
       if (broken === null) await store.look(checks.onDrained());
+      if (broken === null && server !== null) await carry(server.readFeed());
       for (const host of hosts)
         if (broken === null && host.machine.liveProcesses() > 0)
           fail({ invariant: "I11", what: `${nameOf(host)} still has ${host.machine.liveAttempts().join(", ")}` });
+    },
+    async close() {
+      if (server !== null) trace(`the server has seen ${brief(server.counts)}`);
+      await store.close();
     },
   };
 }
