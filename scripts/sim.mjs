@@ -1,4 +1,4 @@
-/** `npm run sim -- --seed N --for 30d [--hosts 2] [--loops 10] [--seeds 100] [--faults off] [--trace]`: the simulator, bundled for this Node. */
+/** `npm run sim -- --seed N --for 30d [--hosts 2] [--loops 10] [--seeds 100] [--store postgres] [--faults off] [--trace]`: the simulator, bundled for this Node. */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";

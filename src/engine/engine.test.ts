@@ -369,6 +369,25 @@ describe("who is not the owner any more", () => {
     expect(gone).toBe(true);
   });
 
+  test("one that is replaced while it recovers has started, is superseded, and that is no fault", async () => {
+    const stage = createStage({
+      wrap: (ports) => ({
+        ...ports,
+        startHeartbeat(request) {
+          // Its successor has joined before its first renewal.
+          request.onAnswer({ superseded: true, lost: [] });
+          return ports.startHeartbeat(request);
+        },
+      }),
+    });
+    const { engine } = await stage.start();
+    let gone = false;
+    void engine.superseded().then(() => (gone = true));
+    await stage.run(1);
+    expect(gone).toBe(true);
+    expect(stage.log.map((line) => line.event)).not.toContain("bug");
+  });
+
   test("one that notices no gap learns it from its first refused write, and ends nothing of its successor's", async () => {
     let stall: () => void = () => {};
     const stage = createStage({

@@ -14,7 +14,7 @@ describe.skipIf(process.env["DROVER_TEST_STORES"] === "sqlite")("a world on a Po
   });
   afterAll(() => cluster.stop());
 
-  test("keeps every promise under faults, and nothing committed is missed", { timeout: 300_000 }, async () => {
+  test("keeps every promise under faults, and nothing committed is missed", { timeout: 600_000 }, async () => {
     for (const seed of [1, 2]) {
       const { broken } = await simulate({ seed, days: HOUR, hosts: 2, loops: 3, cluster });
       expect(broken, `seed ${seed}`).toBeNull();
@@ -30,7 +30,7 @@ describe.skipIf(process.env["DROVER_TEST_STORES"] === "sqlite")("a world on a Po
     return `not found within ${seeds} seeds`;
   }
 
-  test("a feed row that is committed late is missed by whoever reads by id alone", { timeout: 300_000 }, async () => {
+  test("a feed row that is committed late is missed by whoever reads by id alone", { timeout: 600_000 }, async () => {
     expect(await findsWithin(50, "late_feed")).toMatch(/^feed .* passed by/);
   });
 });
