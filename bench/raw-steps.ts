@@ -70,11 +70,26 @@ export async function rawSteps({ store, runs, atOnce }: RawInput): Promise<Sampl
   const made = await openStore({ address, table: operations, clock: systemClock(), use: "write" });
   await made.close();
   const ids = Array.from({ length: runs }, (_, i) => i);
-  const ms = address.kind === "sqlite" ? inSqlite(address.file, ids, atOnce) : await inPostgres(store, ids);
-  return { perSecond: (runs * STEPS * 1_000) / ms };
+  const { ms, cpuUs } = address.kind === "sqlite" ? inSqlite(address.file, ids, atOnce) : await inPostgres(store, ids);
+  return { perSecond: (runs * STEPS * 1_000) / ms, cpuUs: cpuUs / (runs * STEPS) };
 }
 
-function inSqlite(file: string, runs: readonly number[], atOnce: number): number {
+interface Taken {
+  readonly ms: number;
+  readonly cpuUs: number;
+}
+
+/** Begins to measure; what it answers ends that. */
+function stopwatch(): () => Taken {
+  const startedAt = performance.now();
+  const before = process.cpuUsage();
+  return () => {
+    const { user, system } = process.cpuUsage(before);
+    return { ms: performance.now() - startedAt, cpuUs: user + system };
+  };
+}
+
+function inSqlite(file: string, runs: readonly number[], atOnce: number): Taken {
   const connection = openSqlite(file, {});
   connection.pragma("journal_mode = wal");
   connection.pragma("synchronous = full");
@@ -99,7 +114,7 @@ function inSqlite(file: string, runs: readonly number[], atOnce: number): number
     };
     return [text.replaceAll(/\$\d/g, "?"), inOrder] as const;
   });
-  const startedAt = performance.now();
+  const taken = stopwatch();
   for (let from = 0; from < runs.length; from += atOnce)
     for (let n = 0; n < STEPS; n++) {
       connection.exec("begin immediate");
@@ -109,19 +124,19 @@ function inSqlite(file: string, runs: readonly number[], atOnce: number): number
       }
       connection.exec("commit");
     }
-  const ms = performance.now() - startedAt;
+  const found = taken();
   connection.close();
-  return ms;
+  return found;
 }
 
-async function inPostgres(url: string, runs: readonly number[]): Promise<number> {
+async function inPostgres(url: string, runs: readonly number[]): Promise<Taken> {
   const { Pool } = (await import("pg")).default;
   const pool = new Pool({ connectionString: url, max: POOL });
   for (const i of runs) {
     await pool.query(runText, [runOf(i)]);
     for (let n = 0; n < STEPS; n++) await pool.query(stepText, [namesOf(i, n).step, runOf(i), `s${n}`]);
   }
-  const startedAt = performance.now();
+  const taken = stopwatch();
   let next = 0;
   await Promise.all(
     Array.from({ length: POOL }, async () => {
@@ -137,7 +152,7 @@ async function inPostgres(url: string, runs: readonly number[]): Promise<number>
       client.release();
     }),
   );
-  const ms = performance.now() - startedAt;
+  const found = taken();
   await pool.end();
-  return ms;
+  return found;
 }

@@ -109,6 +109,7 @@ async function engineSteps({ store: address, runs, warm, atOnce }: StepsInput): 
   const held = monitorEventLoopDelay({ resolution: 1 });
   let ended = 0;
   let startedAt = 0;
+  let usedBefore = process.cpuUsage();
   let onEnd: () => void = () => {};
   const over = new Promise<void>((done) => (onEnd = done));
   const counting: Store = {
@@ -120,6 +121,7 @@ async function engineSteps({ store: address, runs, warm, atOnce }: StepsInput): 
         if (answer.run !== "succeeded") return answer;
         if (++ended === warm) {
           startedAt = performance.now();
+          usedBefore = process.cpuUsage();
           held.enable();
         }
         if (ended === warm + runs) onEnd();
@@ -163,9 +165,11 @@ async function engineSteps({ store: address, runs, warm, atOnce }: StepsInput): 
   await over;
   const ms = performance.now() - startedAt;
   held.disable();
+  const { user, system } = process.cpuUsage(usedBefore);
   await engine.stop({ drainMs: 0, stopRuns: false });
   await handle.close();
-  return { perSecond: (runs * STEPS * 1_000) / ms, heldP99: held.percentile(99) / 1e6 };
+  const steps = runs * STEPS;
+  return { perSecond: (steps * 1_000) / ms, cpuUs: (user + system) / steps, heldP99: held.percentile(99) / 1e6 };
 }
 
 async function main(): Promise<void> {
@@ -205,6 +209,8 @@ async function main(): Promise<void> {
       });
       show(`engine and store, ${AT_ONCE} runs at a time, SQLite`, taken.ours);
       show(`the same rows by hand, ${AT_ONCE} steps a commit`, taken.raw);
+      frame.measure("processor time of a step, engine and store", taken.ours, "cpuUs", "us");
+      frame.measure("processor time of a step, by hand", taken.raw, "cpuUs", "us");
       show(`DBOS, ${AT_ONCE} workflows at a time, PostgreSQL`, taken.dbos);
       frame.bar("P1", "steps / raw grouped commits of the same rows", ratioIn(taken.ours, taken.raw, "perSecond"), {
         atLeast: 0.25,

@@ -8,7 +8,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { build as bundle } from "esbuild";
-import { build } from "./build.mjs";
+import { build, withMigrations } from "./build.mjs";
 import { root } from "./install.mjs";
 
 /** A bench says what it is in its first lines, its bars first, and calls its `main` in the last one. @param {string} name */
@@ -34,11 +34,6 @@ if (wanted.length === 0) {
   for (const { name, about } of benches) console.log(`${name}: ${about}`);
   process.exit(word === undefined ? 0 : 2);
 }
-const migrations = Object.fromEntries(
-  readdirSync(join(root, "src/store/migrations"))
-    .filter((name) => name.endsWith(".sql"))
-    .map((name) => [name, readFileSync(join(root, "src/store/migrations", name), "utf8")]),
-);
 await build();
 for (const { name, bars } of wanted) {
   const folder = mkdtempSync(join(root, "node_modules", ".bench-"));
@@ -54,7 +49,7 @@ for (const { name, bars } of wanted) {
       target: "node20",
       sourcemap: "inline",
       logLevel: "warning",
-      define: { __DROVER_MIGRATIONS__: JSON.stringify({ texts: migrations, checksums: {} }) },
+      plugins: [withMigrations],
     });
     // A bar names its cases too; a file's own name, or all, names every one.
     const only = word !== name && word !== "all" && bars.length > 1 ? ["--only", word ?? ""] : [];

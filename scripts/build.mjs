@@ -55,7 +55,7 @@ const onlyEnglish = {
  * loaded by the entry itself.
  * @type {import("esbuild").Plugin}
  */
-const withMigrations = {
+export const withMigrations = {
   name: "with-migrations",
   setup(bundle) {
     bundle.onLoad({ filter: /[\\/]store[\\/]migrate\.ts$/ }, ({ path }) => {

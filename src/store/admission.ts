@@ -169,11 +169,14 @@ export const admissionPass = operation(
         ...grant.resources.map(
           (key) => sql`insert into claims (attempt_id, resource_key, created_at) values (${id}, ${key}, ${view.now})`,
         ),
-        sql`update runs set status = 'running', reason = null, started_at = coalesce(started_at, ${view.now}), revision = revision + 1
-          where id = ${run.id} and finished_at is null`,
       );
     }
-    for (const log of logs.values()) writes.push(...log.writes());
+    for (const [id, log] of logs)
+      writes.push(
+        sql`update runs set status = 'running', reason = null, started_at = coalesce(started_at, ${view.now}), revision = revision + 1,
+            event_number = ${log.number()} where id = ${id} and finished_at is null`,
+        ...log.events(),
+      );
     if (made.length === 0) return { granted: 0, mine: [], refused, more: truncated, ...clock };
     yield* runAll(
       ...writes,

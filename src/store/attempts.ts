@@ -25,7 +25,7 @@ import {
   type RunRow,
   type StepRow,
 } from "./rows.ts";
-import { deskFor, digestOf, endOf, endRun, type Desk } from "./runs.ts";
+import { deskAt, digestOf, endOf, endRun, type Desk, type DeskRead, type StepState } from "./runs.ts";
 import { forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
 
 /** Attempts with their runs, in the order given. */
@@ -379,10 +379,26 @@ function* usageOf(attempt: AttemptRecord, step: StepRow, outcome: Outcome, now: 
   };
 }
 
+/** Where an attempt belongs: its run, its step, and the loop of the run. */
+const placeOf = (attemptId: string): Sql =>
+  sql`select a.run_id as run_id, a.step_id as step_id, r.loop_id as loop_id from attempts a join runs r on r.id = a.run_id where a.id = ${attemptId}`;
+
+/** An attempt and its step, read under the locks of their run. */
+const rowsOf = (attemptId: string, stepId: string): [Sql, Sql] => [
+  sql`select * from attempts where id = ${attemptId}`,
+  sql`select * from steps where id = ${stepId}`,
+];
+
+function heldRows(also: DeskRead["also"]): [AttemptRecord, StepRow] {
+  const [attempt, step] = [also[0]?.[0], also[1]?.[0]];
+  ensure(attempt && step, "an attempt that was there is there under the lock of its run, and its step");
+  return [toAttempt(attempt), toStep(step)];
+}
+
 /** What follows in its run from the end of a step: others become ready, or will never start. Answers the statuses of all. */
 function* followUp(
   { now, run, log, writes }: Desk,
-  steps: readonly StepRow[],
+  steps: readonly StepState[],
   ended: { readonly id: string; readonly status: StepStatus },
 ): Steps<readonly { readonly status: StepStatus }[]> {
   const among = steps.map((one) => (one.id === ended.id ? { ...one, status: ended.status } : one));
@@ -415,7 +431,7 @@ function* followUp(
 }
 
 /** How the step ended that its run is told by, where that is not the one that ended last. */
-function* toldBy(steps: readonly StepRow[], status: RunStatus): Steps<Row | undefined> {
+function* toldBy(steps: readonly StepState[], status: RunStatus): Steps<Row | undefined> {
   const step = steps.find((one) => one.status === status);
   if (step === undefined) return undefined;
   return yield* one<Row>(
@@ -428,7 +444,7 @@ function* toldBy(steps: readonly StepRow[], status: RunStatus): Steps<Row | unde
 function* endOn(
   desk: Desk,
   attempt: AttemptRecord,
-  steps: readonly StepRow[],
+  steps: readonly StepState[],
   step: StepRow,
   token: number,
   outcome: Outcome,
@@ -533,9 +549,9 @@ function* endOn(
     });
   } else
     writes.push(
-      ...log.writes(),
+      ...log.events(),
       sql`update runs set status = ${runStatus}, reason = ${runStatus === "waiting" ? reason : null}, wake_at = ${runStatus === "waiting" ? wakeAt : null},
-            revision = revision + 1 where id = ${run.id} and finished_at is null`,
+            revision = revision + 1, event_number = ${log.number()} where id = ${run.id} and finished_at is null`,
     );
   return { answer: "done", step: stepStatus, run: runStatus };
 }
@@ -575,19 +591,16 @@ export const settleAttempt = operation(
   function* (input: { attemptId: string; token: number; outcome: Outcome; limits: Limits }): Steps<Settled> {
     const { attemptId, token, outcome, limits } = input;
     const gone: Settled = { answer: "superseded", step: null, run: null };
-    const place = yield* one<Row>(sql`select run_id from attempts where id = ${attemptId}`);
+    const place = yield* one<Row>(placeOf(attemptId));
     if (place === undefined) return gone;
-    const at = yield* deskFor(place["run_id"] as string, limits);
-    if (at === null) return gone;
-    const row = yield* one<Row>(sql`select * from attempts where id = ${attemptId}`);
-    ensure(row, "an attempt that was there is there under the lock of its run");
-    const attempt = toAttempt(row);
-    const step = at.steps.find((one) => one.id === attempt.stepId);
-    ensure(step, "an attempt has its step");
+    const stepId = place["step_id"] as string;
+    const at = yield* deskAt(place["run_id"] as string, place["loop_id"] as string | null, limits, [
+      ...rowsOf(attemptId, stepId),
+      sql`select digest, answer from receipts where step_id = ${stepId} and token = ${token} and operation = 'settle'`,
+    ]);
+    const [attempt, step] = heldRows(at.also);
     const digest = digestOf(outcome);
-    const given = yield* one<Row>(
-      sql`select digest, answer from receipts where step_id = ${step.id} and token = ${token} and operation = 'settle'`,
-    );
+    const given = at.also[2]?.[0];
     if (given !== undefined && given["digest"] === digest) return JSON.parse(given["answer"] as string) as Settled;
     const late = given !== undefined || attempt.finishedAt !== null;
     if (late || step.token !== token || attempt.token !== token) {
@@ -641,19 +654,20 @@ const silence: Outcome = {
 /** One attempt of a silent host, if there is one: its token is raised, so whatever its old host still writes is refused. */
 function* takeOne(input: { hostId: string; limits: Limits }): Steps<boolean> {
   const found = yield* one<Row>(
-    sql`select a.id as id, a.run_id as run_id from attempts a join hosts h on h.id = a.host_id
+    sql`select a.id as id, a.run_id as run_id, a.step_id as step_id, r.loop_id as loop_id
+        from attempts a join hosts h on h.id = a.host_id join runs r on r.id = a.run_id
         where a.finished_at is null and a.host_id <> ${input.hostId} and a.lease_until < ${storeNow}
           and h.lease_until + ${input.limits.takeoverMs - input.limits.leaseMs} < ${storeNow} and coalesce(h.back_by, 0) < ${storeNow}
         order by a.id limit 1`,
   );
   if (found === undefined) return false;
-  const at = yield* deskFor(found["run_id"] as string, input.limits);
-  if (at === null) return false;
-  const row = yield* one<Row>(sql`select * from attempts where id = ${found["id"] as string}`);
-  ensure(row, "an attempt that was there is there under the lock of its run");
-  const attempt = toAttempt(row);
-  const step = at.steps.find((one) => one.id === attempt.stepId);
-  ensure(step, "an attempt has its step");
+  const at = yield* deskAt(
+    found["run_id"] as string,
+    found["loop_id"] as string | null,
+    input.limits,
+    rowsOf(found["id"] as string, found["step_id"] as string),
+  );
+  const [attempt, step] = heldRows(at.also);
   if (attempt.finishedAt !== null) return false;
   const token = step.token + 1;
   const started = attempt.status !== "reserved";

@@ -1,5 +1,5 @@
 /** Changes and their events travel together: the journal of one subject within one transaction. */
-import { sql } from "./sql.ts";
+import { join, sql } from "./sql.ts";
 import type { Sql } from "./sql.ts";
 
 /** The tables that number the events of their rows; a provider has none, so its last number is read from the events. */
@@ -11,6 +11,10 @@ export interface Journal {
   follow(lastNumber: number): void;
   /** The events, and the subject's number moved on. Empty when nothing was added. */
   writes(): Sql[];
+  /** The events alone, for whoever writes the subject's row anyway and moves its number on with it. */
+  events(): Sql[];
+  /** The number of the last event. */
+  number(): number;
 }
 
 /**
@@ -20,6 +24,18 @@ export interface Journal {
 export function journal(kind: keyof typeof tables, id: string, lastNumber: number, now: number): Journal {
   const entries: { type: string; data: string; token: number | null }[] = [];
   let last = lastNumber;
+  /** All in one statement: most of what a change costs is the number of its statements. */
+  const events = (): Sql[] =>
+    entries.length === 0
+      ? []
+      : [
+          sql`insert into events (subject_kind, subject_id, number, type, token, data, created_at) values ${join(
+            entries.map(
+              ({ type, data, token: of }, i) => sql`(${kind}, ${id}, ${last + i + 1}, ${type}, ${of}, ${data}, ${now})`,
+            ),
+            ", ",
+          )}`,
+        ];
   return {
     add(type, data = {}, token) {
       entries.push({ type, data: JSON.stringify(data), token: token ?? null });
@@ -27,16 +43,13 @@ export function journal(kind: keyof typeof tables, id: string, lastNumber: numbe
     follow(number) {
       last = number;
     },
+    events,
+    number: () => last + entries.length,
     writes() {
       const table = tables[kind];
-      const inserts = entries.map(
-        ({ type, data, token: of }, i) =>
-          sql`insert into events (subject_kind, subject_id, number, type, token, data, created_at)
-              values (${kind}, ${id}, ${last + i + 1}, ${type}, ${of}, ${data}, ${now})`,
-      );
-      return inserts.length === 0 || table === null
-        ? inserts
-        : [...inserts, sql`update ${table} set event_number = ${last + entries.length} where id = ${id}`];
+      return entries.length === 0 || table === null
+        ? events()
+        : [...events(), sql`update ${table} set event_number = ${last + entries.length} where id = ${id}`];
     },
   };
 }

@@ -40,26 +40,33 @@ export type AttemptRow = AttemptRecord;
 export type HostRow = HostRecord & Numbered;
 export type AccountRow = AccountRecord & Numbered;
 
-const camel = new Map<string, string>();
+const camelName = (column: string): string =>
+  column.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 
-function camelName(column: string): string {
-  let name = camel.get(column);
-  if (name === undefined) {
-    name = column.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
-    camel.set(column, name);
-  }
-  return name;
+/** How a column becomes a key: its name in code, and what its value is read as. */
+interface Reading {
+  readonly name: string;
+  readonly as: "plain" | "json" | "truth";
 }
 
 function mapper<Mapped>(documents: readonly string[], truths: readonly string[]): (row: Row) => Mapped {
-  const json = new Set(documents);
-  const boolean = new Set(truths);
+  const readings = new Map<string, Reading>();
+  const readingOf = (column: string): Reading => {
+    const known = readings.get(column);
+    if (known !== undefined) return known;
+    const as = documents.includes(column) ? "json" : truths.includes(column) ? "truth" : "plain";
+    const reading: Reading = { name: camelName(column), as };
+    readings.set(column, reading);
+    return reading;
+  };
   return (row) => {
     const mapped: Record<string, unknown> = {};
-    for (const [column, value] of Object.entries(row)) {
-      if (value === null) mapped[camelName(column)] = null;
-      else if (json.has(column)) mapped[camelName(column)] = JSON.parse(value as string);
-      else mapped[camelName(column)] = boolean.has(column) ? value !== 0 : value;
+    // Rows of the drivers are plain objects of their columns: nothing is inherited.
+    for (const column in row) {
+      const value = row[column] as string | number | null;
+      const { name, as } = readingOf(column);
+      mapped[name] =
+        value === null || as === "plain" ? value : as === "json" ? JSON.parse(value as string) : value !== 0;
     }
     return mapped as Mapped;
   };
@@ -68,6 +75,7 @@ function mapper<Mapped>(documents: readonly string[], truths: readonly string[])
 export const toLoop = mapper<LoopRow>(["schedule", "target", "policy"], []);
 export const toRun = mapper<RunRow>(["target", "policy", "error"], ["chained", "waits_turn", "cancel_superseded"]);
 export const toStep = mapper<StepRow>([], []);
+export const toStepState = mapper<Pick<StepRow, "id" | "runId" | "key" | "status" | "reason" | "needsLeft">>([], []);
 export const toAttempt = mapper<AttemptRow>([], ["counted", "adopted"]);
 export const toHost = mapper<HostRow>([], []);
 export const toAccount = mapper<AccountRow>(["env", "secrets"], ["enabled"]);

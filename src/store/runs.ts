@@ -19,6 +19,7 @@ import {
   toLoop,
   toRun,
   toStep,
+  toStepState,
   toWorktree,
   type LoopRow,
   type Row,
@@ -234,8 +235,9 @@ export function endRun(desk: Desk, end: RunEnd): void {
   writes.push(
     sql`update runs set status = ${end.status}, reason = ${end.reason}, wake_at = null, waits_turn = 0, exit_status = ${end.exitStatus},
           output = ${end.output}, error = ${error === null ? null : JSON.stringify(error)}, hooks_due = ${hooks.length === 0 ? null : JSON.stringify(hooks)},
-          finished_at = ${endOf(end.endedAt, run.startedAt, now)}, revision = revision + 1 where id = ${run.id} and finished_at is null`,
-    ...log.writes(),
+          finished_at = ${endOf(end.endedAt, run.startedAt, now)}, revision = revision + 1, event_number = ${log.number()}
+        where id = ${run.id} and finished_at is null`,
+    ...log.events(),
   );
 }
 
@@ -243,25 +245,46 @@ export function endRun(desk: Desk, end: RunEnd): void {
 export const nextWake = (nextAt: number | null, expiresAt: number | null): number | null =>
   nextAt === null ? expiresAt : expiresAt === null ? nextAt : Math.min(nextAt, expiresAt);
 
-/** Reads all that the end of a run touches. Lock order: loop, run, attempts, steps. */
-export function* deskFor(
-  runId: string,
-  limits: Limits,
-): Steps<{ desk: Desk; steps: readonly StepRow[]; live: readonly string[] } | null> {
+/** What the end of a run needs to know of a step. */
+export type StepState = Pick<StepRow, "id" | "runId" | "key" | "status" | "reason" | "needsLeft">;
+
+/** A desk, with the states of the run's steps and its live attempts. */
+export interface DeskRead {
+  readonly desk: Desk;
+  readonly steps: readonly StepState[];
+  readonly live: readonly string[];
+  /** Rows of what was asked besides, under the same locks. */
+  readonly also: readonly (readonly Row[])[];
+}
+
+/** Reads all that the end of a run touches. */
+export function* deskFor(runId: string, limits: Limits): Steps<DeskRead | null> {
   const place = yield* one<Row>(sql`select loop_id from runs where id = ${runId}`);
-  if (place === undefined) return null;
-  const loopId = place["loop_id"] as string | null;
-  const [clock, loops, runs, attempts, steps, busy, turns] = yield* many<
-    [{ now: number }, Row, Row, Row, Row, Row, Row]
-  >(
+  return place === undefined ? null : yield* deskAt(runId, place["loop_id"] as string | null, limits);
+}
+
+/** The same for a run whose loop is known. Lock order: loop, run, attempts, steps. @param also what else is read, after the locks */
+export function* deskAt(
+  runId: string,
+  loopId: string | null,
+  limits: Limits,
+  also: readonly Sql[] = [],
+): Steps<DeskRead> {
+  const ofLoop = loopId === null ? [] : [sql`select * from loops where id = ${loopId} ${forUpdate}`];
+  const results = yield* many<(readonly Row[])[number][]>(
     readInstant,
-    sql`select * from loops where id = ${loopId} ${forUpdate}`,
+    ...ofLoop,
     sql`select * from runs where id = ${runId} ${forUpdate}`,
     sql`select id, status from attempts where run_id = ${runId} and finished_at is null order by id ${forUpdate}`,
-    sql`select * from steps where run_id = ${runId} order by key ${forUpdate}`,
-    ...turnQueries(loopId, runId),
+    sql`select id, run_id, key, status, reason, needs_left from steps where run_id = ${runId} order by key ${forUpdate}`,
+    ...also,
+    ...(loopId === null ? [] : turnQueries(loopId, runId)),
   );
-  const now = clock[0]?.now;
+  const [clock = [], ...rest] = results;
+  const [loop] = loopId === null ? [] : (rest.shift() ?? []);
+  const [runs = [], attempts = [], steps = []] = rest;
+  const [busy = [], turns = []] = rest.slice(3 + also.length);
+  const now = clock[0]?.["now"] as number | undefined;
   const run = runs[0];
   ensure(now !== undefined && run !== undefined, "a run that was there is there under its lock");
   const row = toRun(run);
@@ -270,23 +293,24 @@ export function* deskFor(
       now,
       limits,
       run: row,
-      loop: loops[0] === undefined ? null : toLoop(loops[0]),
+      loop: loop === undefined ? null : toLoop(loop),
       log: journal("run", row.id, row.eventNumber, now),
-      busy: isBusy(busy[0], loops[0]),
+      busy: isBusy(busy[0], loop),
       turns: turns.map(toTurn),
       writes: [],
     },
-    steps: steps.map(toStep),
+    steps: steps.map(toStepState),
     live: attempts
       .filter((attempt) => isLiveAttempt(attempt["status"] as never))
       .map((attempt) => attempt["id"] as string),
+    also: rest.slice(3, 3 + also.length),
   };
 }
 
 /** Cancels a run on a desk: at once where nothing of it is at work, else by asking its host. */
 export function cancelOn(
   desk: Desk,
-  steps: readonly StepRow[],
+  steps: readonly StepState[],
   live: readonly string[],
   why: { readonly by: string; readonly reason: string; readonly superseded: boolean },
 ): "requested" | "cancelled" | "already_ended" {
