@@ -5,12 +5,9 @@
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { pathToFileURL } from "node:url";
-import { defaultLimits } from "../src/core/limits.ts";
-import type { Agents, Files, Judgement, Spawner, Store, Worktrees } from "../src/core/ports.ts";
-import { startEngine } from "../src/engine/engine.ts";
+import type { Store } from "../src/core/ports.ts";
 import { systemClock } from "../src/execution/clock.ts";
 import { operation, runAll } from "../src/store/operation.ts";
 import { openStore, parseStoreAddress } from "../src/store/open.ts";
@@ -18,6 +15,7 @@ import { asStore, operations } from "../src/store/operations.ts";
 import { chainOf, graphWrites } from "../test/graphs.ts";
 import { commandOf, runDraft } from "../test/drafts.ts";
 import { makeDatabase, startPostgres } from "../test/postgres.ts";
+import { HOST, openDaemonStore, startBenchEngine } from "./engine.ts";
 import { openFrame, sqliteFacts } from "./frame.ts";
 import { openPeers } from "./peers.ts";
 import { rawSteps } from "./raw-steps.ts";
@@ -25,7 +23,6 @@ import { ratioIn, type Sample } from "./rounds.ts";
 
 const STEPS = 10;
 const AT_ONCE = 32;
-const HOST = "host_00000000000000000000000001";
 
 export interface StepsInput {
   /** The address of a store that is empty. */
@@ -34,63 +31,16 @@ export interface StepsInput {
   /** Runs that are not counted: they come first. */
   readonly warm: number;
   readonly atOnce: number;
-}
-
-const noop = (): never => {
-  throw new Error("runs of steps ask for no agent and no tree");
-};
-const agents: Agents = { traits: noop, read: noop, conclude: noop };
-const worktrees: Worktrees = {
-  place: noop,
-  make: noop,
-  enter: noop,
-  look: noop,
-  watch: noop,
-  escaped: noop,
-  remove: noop,
-};
-const files: Files = {
-  tail: async () => ({ text: "", droppedBytes: 0 }),
-  output: async () => null,
-  unmet: async () => null,
-  freeBytes: async () => 2 ** 40,
-  folders: async () => [],
-  remove: async () => {},
-};
-
-/** A spawner whose commands have ended well as soon as they are asked for. */
-function instantSpawner(): Spawner {
-  let ring: (folder: string) => void = () => {};
-  const endedAt = new Map<string, number>();
-  return {
-    bootId: "bench",
-    prepare: async () => {},
-    async ask(folder) {
-      endedAt.set(folder, Date.now());
-      setImmediate(ring, folder);
-    },
-    async judge({ folder }): Promise<Judgement> {
-      const at = endedAt.get(folder);
-      if (at === undefined) return { kind: "asked" };
-      endedAt.delete(folder);
-      return { kind: "ended", exit: 0, startedAt: at, endedAt: at, durationMs: 0 };
-    },
-    end: async () => ({ killed: 0, left: 0, proof: "proved_empty" }),
-    sweep: async () => ({ killed: 0, left: 0, proof: "proved_empty" }),
-    measure: () => ({ stdoutBytes: 0, stderrBytes: 0, mark: 0 }),
-    trim: async () => {},
-    onBell: (listener) => (ring = listener),
-    onReplaced: () => {},
-    close: async () => {},
-  };
+  /** Steps of a run. */
+  readonly steps: number;
 }
 
 /** Runs of ten steps each through the engine: steps a second, and how long the event loop was held. */
-async function engineSteps({ store: address, runs, warm, atOnce }: StepsInput): Promise<Sample> {
+async function engineSteps({ store: address, runs, warm, atOnce, steps: ofRun }: StepsInput): Promise<Sample> {
   const clock = systemClock();
   const place = parseStoreAddress(address, "/");
   const fill = operation("bench.fill", function* ({ runId }: { readonly runId: string }) {
-    return yield* runAll(...graphWrites(runId, chainOf(STEPS)));
+    return yield* runAll(...graphWrites(runId, chainOf(ofRun)));
   });
   const table = { ...operations, bench: { fill } };
   const filling = await openStore({ address: place, table, clock, use: "write" });
@@ -100,11 +50,7 @@ async function engineSteps({ store: address, runs, warm, atOnce }: StepsInput): 
   }
   await filling.close();
 
-  const workers = {
-    writer: pathToFileURL(resolve("dist/sqlite-writer.mjs")),
-    heartbeat: pathToFileURL(resolve("dist/postgres-heartbeat.mjs")),
-  };
-  const handle = await openStore({ address: place, table: operations, clock, use: "daemon", workers });
+  const handle = await openDaemonStore(address);
   const store = asStore(handle.store);
   const held = monitorEventLoopDelay({ resolution: 1 });
   let ended = 0;
@@ -129,46 +75,14 @@ async function engineSteps({ store: address, runs, warm, atOnce }: StepsInput): 
       },
     },
   };
-  const engine = await startEngine(
-    {
-      clock,
-      random: { bytes: (count) => new Uint8Array(count) },
-      store: counting,
-      spawner: instantSpawner(),
-      files,
-      notifier: { hook: async () => ({ exit: 0, tail: "" }) },
-      agents,
-      worktrees,
-      startHeartbeat: () => ({ beat: () => {}, stop: async () => {} }),
-      signToken: () => "",
-      log: (level, event, data) => {
-        if (level === "error") console.error(event, JSON.stringify(data));
-      },
-    },
-    {
-      host: {
-        hostId: HOST,
-        name: "bench",
-        machineId: "m",
-        bootId: "bench",
-        version: "0",
-        leaseMs: defaultLimits.leaseMs,
-        commandCap: atOnce,
-        agentCap: 1,
-      },
-      limits: defaultLimits,
-      socket: "",
-      untilIdle: false,
-      sweepMs: handle.kind === "postgres" ? 30_000 : null,
-    },
-  );
+  const engine = await startBenchEngine(counting, { atOnce, shared: handle.kind === "postgres" });
   await over;
   const ms = performance.now() - startedAt;
   held.disable();
   const { user, system } = process.cpuUsage(usedBefore);
   await engine.stop({ drainMs: 0, stopRuns: false });
   await handle.close();
-  const steps = runs * STEPS;
+  const steps = runs * ofRun;
   return { perSecond: (steps * 1_000) / ms, cpuUs: (user + system) / steps, heldP99: held.percentile(99) / 1e6 };
 }
 
@@ -196,8 +110,8 @@ async function main(): Promise<void> {
       DBOS: DBOS ?? "",
       durability: "SQLite WAL, synchronous=FULL; PostgreSQL fsync and synchronous_commit on",
     });
-    const many = { runs: frame.size(320, 4), warm: frame.size(32, 1), atOnce: AT_ONCE };
-    const lone = { runs: frame.size(20, 2), warm: 2, atOnce: 1 };
+    const many = { runs: frame.size(320, 4), warm: frame.size(32, 1), atOnce: AT_ONCE, steps: STEPS };
+    const lone = { runs: frame.size(20, 2), warm: 2, atOnce: 1, steps: STEPS };
     const dbos = (runs: number, atOnce: number) => () => peers.run("dbos-rate", { count: runs, atOnce, steps: STEPS });
     const show = (what: string, samples: readonly Sample[]): void =>
       frame.measure(what, samples, "perSecond", "steps/s");
@@ -247,6 +161,18 @@ async function main(): Promise<void> {
       frame.bar("P2", "steps / raw commits of the same rows", ratioIn(taken.ours, taken.raw, "perSecond"), {
         atLeast: 0.45,
       });
+      const claims = await frame.interleave({
+        ours: () => inDatabase("engineSteps", { ...many, runs: frame.size(640, 8), steps: 1 }),
+        graphile: () => peers.run("graphile-rate", { count: frame.size(1_500, 20) }),
+      });
+      frame.measure(
+        "runs of one step claimed and settled, tokens and leases on, PostgreSQL",
+        claims.ours,
+        "perSecond",
+        "runs/s",
+      );
+      frame.measure("graphile-worker, no cap, ten at a time", claims.graphile, "perSecond", "jobs/s");
+      frame.bar("P2", "claims / graphile-worker", ratioIn(claims.ours, claims.graphile, "perSecond"), { atLeast: 1 });
       frame.bar("P2", "steps / DBOS", ratioIn(taken.ours, taken.dbos, "perSecond"), { atLeast: 3 });
     }
     frame.end();
