@@ -1,5 +1,5 @@
 /** A daemon of the built program for a bench: started in a home of its own, asked over its socket. */
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { callDaemon } from "../src/http/client.ts";
 import { openHome } from "./homes.ts";
@@ -12,6 +12,12 @@ export interface BenchDaemon {
   outputs(): readonly string[];
   /** Waits until so many attempts have printed something. Errors: when that takes longer than a minute. */
   printed(count: number): Promise<readonly string[]>;
+  /** What each attempt so far has written to its standard error. */
+  errors(): readonly string[];
+  /** Begins to watch how long its event loop is held. */
+  watch(): void;
+  /** The 99th percentile of that since `watch`, in ms. */
+  held(): Promise<number>;
   down(): void;
 }
 
@@ -29,29 +35,48 @@ export function startDaemon(folder: string, settings: string, store: string | nu
   const socket = readFileSync(join(folder, "home/daemon.socket"), "utf8").trim();
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
   const runs = join(folder, "home/runs");
-  const outputs = (): readonly string[] =>
+  const read = (stream: "out" | "err"): readonly string[] =>
     readdirSync(runs, { withFileTypes: true })
       .filter((entry) => entry.isDirectory() && entry.name.startsWith("att_"))
       .map(({ name }) => {
         try {
-          return readFileSync(join(runs, name, "out"), "utf8");
+          return readFileSync(join(runs, name, stream), "utf8");
         } catch {
           return ""; // its command has not begun
         }
       })
       .filter((text) => text !== "");
+  const outputs = () => read("out");
+  const patiently = async <T>(look: () => T | null, missing: () => string): Promise<T> => {
+    const endsAt = performance.now() + PATIENCE_MS;
+    for (;;) {
+      const found = look();
+      if (found !== null) return found;
+      if (performance.now() > endsAt) throw new Error(missing());
+      await new Promise((done) => setTimeout(done, LOOK_MS));
+    }
+  };
   return {
     pid: daemon.pid,
     call: (name, input) => callDaemon({ socket, version, runToken: null, insideRun: false }, name, input),
     outputs,
-    async printed(count) {
-      const endsAt = performance.now() + PATIENCE_MS;
-      for (;;) {
-        const texts = outputs();
-        if (texts.length >= count) return texts;
-        if (performance.now() > endsAt) throw new Error(`only ${texts.length} of ${count} attempts printed anything`);
-        await new Promise((done) => setTimeout(done, LOOK_MS));
-      }
+    printed: (count) =>
+      patiently(
+        () => {
+          const texts = outputs();
+          return texts.length >= count ? texts : null;
+        },
+        () => `only ${outputs().length} of ${count} attempts printed anything`,
+      ),
+    errors: () => read("err"),
+    watch: () => process.kill(daemon.pid, "SIGUSR2"),
+    held() {
+      process.kill(daemon.pid, "SIGUSR2");
+      const file = join(folder, "held");
+      return patiently(
+        () => (existsSync(file) ? Number(readFileSync(file, "utf8")) : null),
+        () => "the daemon did not say how long its event loop was held",
+      );
     },
     down: () => void home.drover(["down", "--stop-runs"]),
   };

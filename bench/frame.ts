@@ -3,7 +3,7 @@
  * the same order: versions, durability, each measure with its spread, each bar as a ratio, reached or not.
  *
  * Options of every bench: `--rounds N`, `--only WORD` for the bars and cases with that word, `--json FILE` (or a folder), and `--tiny` for
- * sizes that only show that the bench works: no ratio of it means anything, and no bar is held against it.
+ * sizes that only show that the bench works, without peers: no ratio of it means anything, and no bar is held against it.
  */
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";

@@ -16,8 +16,25 @@ export interface Ended {
   readonly cpuMs: number;
 }
 
-/** Loaded into a command before anything else: at its end it tells what it used, which its parent cannot see. */
-const TELLING = `process.on("exit", () => { const { user, system } = process.cpuUsage(); require("node:fs").writeSync(3, String((user + system) / 1000)); });`;
+/**
+ * Loaded into a command before anything else: at its end it tells what it used, which its parent cannot see. In a daemon,
+ * which has the same options, SIGUSR2 begins to watch how long its event loop is held, and the next one writes that down.
+ */
+const TELLING = `
+if (process.argv.includes("--foreground")) {
+  const { writeFileSync, renameSync } = require("node:fs");
+  const held = require("node:perf_hooks").monitorEventLoopDelay({ resolution: 1 });
+  let on = false;
+  process.on("SIGUSR2", () => {
+    on = !on;
+    if (on) return void held.enable();
+    held.disable();
+    writeFileSync(__dirname + "/held.new", String(held.percentile(99) / 1e6));
+    renameSync(__dirname + "/held.new", __dirname + "/held");
+  });
+} else
+  process.on("exit", () => { const { user, system } = process.cpuUsage(); require("node:fs").writeSync(3, String((user + system) / 1000)); });
+`;
 
 /** @param store the address of its store; null for the file that it has by itself */
 export function openHome(folder: string, program: string, store: string | null): Home {

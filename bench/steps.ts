@@ -103,7 +103,7 @@ async function main(): Promise<void> {
   const inDatabase = async (name: "engineSteps" | "rawSteps", input: Omit<StepsInput, "store">): Promise<Sample> =>
     frame.inProcess(name, { ...input, store: await makeDatabase(server.url) } satisfies StepsInput);
   try {
-    const peers = await openPeers(folder, server.url);
+    const peers = await openPeers(folder, server.url, frame.tiny);
     const { DBOS } = peers.versions;
     frame.about({
       ...sqliteFacts(),

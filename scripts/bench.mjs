@@ -2,7 +2,7 @@
 /**
  * `npm run bench -- NAME [OPTIONS]`: builds the program, then runs a bench of `bench/`, bundled for this Node. NAME is the
  * name of its file, a bar that it is about (`p1`), or `all`; without a name it lists what there is. Each bench prints ratios
- * to something measured in the same rounds on the same machine.
+ * to something measured in the same rounds on the same machine. With `--built` the program of `dist/` is taken as it is.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -25,7 +25,8 @@ const benches = readdirSync(join(root, "bench"))
     return { name, about, bars };
   });
 
-const [word, ...options] = process.argv.slice(2);
+const [word, ...given] = process.argv.slice(2);
+const options = given.filter((one) => one !== "--built");
 const wanted = benches.filter(
   ({ name, bars }) => word === "all" || word === name || bars.includes((word ?? "").toLowerCase()),
 );
@@ -34,7 +35,7 @@ if (wanted.length === 0) {
   for (const { name, about } of benches) console.log(`${name}: ${about}`);
   process.exit(word === undefined ? 0 : 2);
 }
-await build();
+if (options.length === given.length) await build();
 for (const { name, bars } of wanted) {
   const folder = mkdtempSync(join(root, "node_modules", ".bench-"));
   try {
