@@ -1,15 +1,17 @@
 /**
  * P8: whether what people look at costs the same on a store of years: whole commands on a store of 10,000 loops and 1,000,000
- * attempts, and on one that holds just what these commands show. Bar P8: 1.2 times for `status`, `runs` and `loop ls`.
+ * attempts, and on one that holds just what these commands show; and whether a claim does. Bar P8: 1.2 times for `status`,
+ * `runs`, `loop ls` and claims.
  *
  * Options: `--loops N`, `--attempts N`, `--rounds N`, `--store postgres`, `--only TEXT`, `--keep DIR` to make the stores once
- * and use them again. The large store takes 3 GiB at full size, and some minutes to be made.
+ * and use them again, `--tiny` to show that it works. The large store takes 3 GiB at full size, and some minutes to be made.
  */
 import { copyFileSync, existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { type Cluster, makeDatabase, startPostgres } from "../test/postgres.ts";
+import { openClaims } from "./claims.ts";
 import { type Database, postgresDatabase, type Row, sqliteDatabase } from "./database.ts";
 import { makeHistory } from "./history.ts";
 import { type Home, openHome, usageOf } from "./homes.ts";
@@ -28,10 +30,14 @@ const { values } = parseArgs({
     store: { type: "string", default: "sqlite" },
     only: { type: "string" },
     keep: { type: "string" },
+    tiny: { type: "boolean", default: false },
   },
 });
-const size = { loops: Number(values.loops), attempts: Number(values.attempts) };
-const rounds = Number(values.rounds);
+const { tiny } = values;
+const size = tiny ? { loops: 40, attempts: 400 } : { loops: Number(values.loops), attempts: Number(values.attempts) };
+const rounds = tiny ? 1 : Number(values.rounds);
+/** Cases that stand for the others where only the bench itself is looked at. */
+const TINY = new Set(["--version", "status", "runs", "loop ls"]);
 const isPostgres = values.store === "postgres";
 const program = resolve("dist/drover.js");
 const say = (text: string): void => console.log(text);
@@ -215,6 +221,7 @@ async function measure(big: Home, page: Home, at: Places, with_: string): Promis
   for (const { args, bar } of cases(at)) {
     const name = args.map((word) => (word.length > 24 ? `${word.slice(0, 10)}…` : word || "''")).join(" ");
     if (values.only !== undefined && !name.includes(values.only)) continue;
+    if (tiny && !TINY.has(name)) continue;
     const same = sameAnswer(big, page, args);
     const compared = await compare(
       rounds,
@@ -227,6 +234,20 @@ async function measure(big: Home, page: Home, at: Places, with_: string): Promis
     say(shownComparison(name, compared, `${isOver ? "  OVER" : ""}${same ? "" : "  (another answer)"}`));
   }
   return over;
+}
+
+/** What a run costs from its claim to its settlement, on both stores. */
+async function measureClaims(addresses: readonly [big: string, page: string]): Promise<number> {
+  const [big, page] = [await openClaims(addresses[0]), await openClaims(addresses[1])];
+  try {
+    const compared = await compare(rounds, big.cycle, page.cycle);
+    const isOver = compared.ms.ratio > BAR && compared.cpuMs.ratio > BAR;
+    say(shownComparison("20 runs claimed, started and settled", compared, isOver ? "  OVER" : ""));
+    return isOver ? 1 : 0;
+  } finally {
+    await big.close();
+    await page.close();
+  }
 }
 
 const pause = (ms: number) => new Promise((done) => setTimeout(done, ms));
@@ -271,20 +292,25 @@ async function main(): Promise<void> {
     const at = await placesOf(large);
     await large.close();
     let over = await measure(big, page, at, "without a daemon");
+    const addressIn = (of: Home, schema: string): string => addressOf(url, schema) ?? `sqlite:${storeFile(of)}`;
+    over += await measureClaims([addressIn(big, "big"), addressIn(page, "page")]);
     big.drover(["up"]);
     page.drover(["up"]);
     try {
       over += await measure(big, page, at, "with a daemon");
-      await rest([
-        ["large", big],
-        ["page", page],
-      ]);
+      if (!tiny)
+        await rest([
+          ["large", big],
+          ["page", page],
+        ]);
     } finally {
       big.drover(["down", "--stop-runs"]);
       page.drover(["down", "--stop-runs"]);
     }
-    say(over === 0 ? `\nall within ${BAR} times` : `\n${over} over ${BAR} times`);
-    if (over > 0) process.exitCode = 1;
+    say(
+      `P8    what is looked at and claimed, at most ${BAR} times: ${tiny ? "not judged" : over === 0 ? "reached" : `NOT REACHED by ${over}`}`,
+    );
+    if (over > 0 && !tiny) process.exitCode = 1;
   } finally {
     await cluster?.stop();
     if (kept === null) rmSync(folder, { recursive: true, force: true });
