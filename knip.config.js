@@ -31,6 +31,7 @@ export default {
     "apt-get",
     "groff",
     "mount",
+    "pg_dump",
     "nsenter",
     "pg_config",
     "script",

@@ -1,5 +1,8 @@
 /** What operations can reach, for tests that give them a store of their own: agents that are installed, no outputs, no trees. */
-import type { AgentTools, Leftovers, OutputFiles, WorktreeTools } from "../src/ops/operation.ts";
+import { defaultLimits } from "../src/core/limits.ts";
+import type { Store } from "../src/core/ports.ts";
+import type { AgentTools, Leftovers, OutputFiles, StoreContext, WorktreeTools } from "../src/ops/operation.ts";
+import { placesOf } from "../src/ops/places.ts";
 
 export const testOutput: OutputFiles = {
   read: async function* () {},
@@ -46,3 +49,23 @@ export const testLeftovers: Leftovers = {
   ofStore: async () => ({ unfinished: [], upgrades: [], replaced: [] }),
   remove: async () => {},
 };
+
+/** All that an operation on a store is given, beside a daemon that serves it. */
+export const contextOf = (store: Store, clock: StoreContext["clock"]): StoreContext => ({
+  clock,
+  hostZone: "UTC",
+  build: { version: "0.0.0", id: "test" },
+  places: placesOf({ DROVER_HOME: "/h" }),
+  settings: { store: "memory", limits: defaultLimits, all: [] },
+  store,
+  hostId: "host_x",
+  caller: { by: "person", parentRunId: null },
+  daemon: async () => ({ mode: "full" }),
+  output: testOutput,
+  findProgram: async () => "/bin/true",
+  isFolder: () => true,
+  isRoot: false,
+  agents: testAgents,
+  trees: testTrees,
+  leftovers: testLeftovers,
+});

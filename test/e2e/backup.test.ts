@@ -222,6 +222,42 @@ describe("restore", () => {
     expect(replacedFolders()).toEqual([]);
   });
 
+  test("B-072 pages that a killed daemon left damaged are served by nobody: what is refused names the copies, and one takes their place", async () => {
+    const file = await history();
+    await home.json(["up"]);
+    const { daemon } = await home.json<{ daemon: { pid: number } }>(["status"]);
+    process.kill(daemon.pid, "SIGKILL");
+    await until(
+      async () => (await home.json<{ daemon: { state: string } }>(["status"])).daemon.state === "down",
+      "it is gone",
+    );
+    const log = readFileSync(state("drover.db-wal"));
+    const connection = openSqlite(state("drover.db"));
+    connection.exec("pragma wal_checkpoint(truncate)");
+    const [first] = connection.query("select rootpage from sqlite_schema where name = 'events'", [], 0).rows;
+    connection.close();
+    // Of what its log holds nothing is lost, as after a kill; of the file itself a page is.
+    writeFileSync(state("drover.db-wal"), log);
+    const { rootpage } = first as { rootpage: number };
+    const damaged = readFileSync(state("drover.db")).fill(0x5a, (rootpage - 1) * 4_096, rootpage * 4_096);
+    writeFileSync(state("drover.db"), damaged);
+    for (const words of [["up"], ["loop", "pause", "a"], ["run", "--", "true"]]) {
+      const refused = await home.refused(5, words);
+      expect([words, refused.code, refused.hint]).toEqual([
+        words,
+        "store_corrupt",
+        expect.stringContaining("drover restore"),
+      ]);
+      expect(refused.hint).toContain("backups/");
+    }
+    expect(readFileSync(state("drover.db")).equals(damaged)).toBe(true);
+    const { replaced } = await home.json<Restored>(["restore", file, "--yes"]);
+    expect(readFileSync(join(replaced ?? "", "drover.db")).equals(damaged)).toBe(true);
+    expect(await loops()).toEqual(["a"]);
+    await home.json(["up"]);
+    expect(await home.json(["run", "--", "true"])).toMatchObject({ status: "succeeded" });
+  });
+
   test("a damaged store is replaced, and kept as it lay there", async () => {
     const file = await history();
     writeFileSync(state("drover.db"), "not a database any more".repeat(1_000));

@@ -3,7 +3,6 @@ import { spawnSync } from "node:child_process";
 import {
   cpSync,
   existsSync,
-  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -12,14 +11,10 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { loopPolicy, runPolicy } from "../../src/core/loop.ts";
 import { migrationsOf, ownMigrations } from "../../src/store/migrate.ts";
-import { operations } from "../../src/store/operations.ts";
-import { openDirectStore } from "../../src/store/sqlite.ts";
-import { openSqlite } from "../../src/store/sqlite-adapters.ts";
 import { openHome, until } from "./drover.ts";
 
 const root = resolve(fileURLToPath(import.meta.url), "../../..");
@@ -83,7 +78,14 @@ describe("the next version", () => {
       await home.json(["down"], { program: newer });
 
       const before = home.dump();
-      for (const words of [["runs"], ["up"], ["loop", "pause", "daily"], ["backup"], ["run", "--", "true"]]) {
+      for (const words of [
+        ["runs"],
+        ["status"],
+        ["up"],
+        ["loop", "pause", "daily"],
+        ["backup"],
+        ["run", "--", "true"],
+      ]) {
         const refused = await home.refused(4, words);
         expect([words, refused.code, refused.hint]).toEqual([
           words,
@@ -91,6 +93,13 @@ describe("the next version", () => {
           expect.stringContaining("newer drover"),
         ]);
       }
+      // What says how things stand says that, and what to do about it.
+      const seen = JSON.parse((await home.run(["doctor", "--json"])).out) as {
+        findings: readonly { code: string | null }[];
+      };
+      expect(seen.findings).toContainEqual(
+        expect.objectContaining({ code: "store_newer", hint: expect.stringContaining("newer drover") }),
+      );
       expect(home.dump()).toBe(before);
       expect(await home.json(["restore", join(at("home/backups"), copies[0] ?? ""), "--yes"])).toMatchObject({
         cancelled: 1,
@@ -119,66 +128,4 @@ describe("the next version", () => {
       await home.close();
     }
   });
-});
-
-describe("this version", () => {
-  const texts = ownMigrations();
-  const upTo = (last: number) =>
-    Object.fromEntries(Object.entries(texts).filter(([name]) => Number(name.slice(0, 4)) <= last));
-
-  test.each(Array.from({ length: known - 1 }, (_, nth) => nth + 1))(
-    "opens a store of schema %i, by two processes at once and again, with all that was in it",
-    async (schema) => {
-      const home = openHome();
-      try {
-        const file = join(home.folder, "home/drover.db");
-        mkdirSync(dirname(file), { recursive: true });
-        const old = await openDirectStore({
-          file,
-          table: { events: { list: operations.events.list } },
-          clock: { now: Date.now },
-          migrations: upTo(schema),
-        });
-        await old.close();
-        const connection = openSqlite(file);
-        const at = Date.UTC(2026, 0, 1);
-        const target = JSON.stringify({
-          kind: "command",
-          argv: ["true"],
-          shell: false,
-          cwd: "/",
-          env: {},
-          envPass: [],
-          secrets: {},
-          expect: [],
-          output: "files",
-        });
-        connection.exec(`
-          insert into loops (id, name, schedule, target, policy, definition_digest, revision, status, planned_until, anchored_at, created_at, updated_at, next_at)
-            values ('loop_${"0".repeat(26)}', 'kept', '{"kind":"cron","expression":"0 4 1 1 *","zone":"UTC"}', '${target}', '${JSON.stringify(loopPolicy.parse({}))}', 'd', 1, 'paused', ${at}, ${at}, ${at}, ${at}, null);
-          insert into runs (id, kind, origin_kind, root_run_id, target, policy, definition_digest, status, queued_at, suffix_key, finished_at, created_at)
-            values ('run_${"0".repeat(26)}', 'command', 'person', 'run_${"0".repeat(26)}', '${target}', '${JSON.stringify(runPolicy.parse({}))}', 'd', 'succeeded', ${at}, '${"0".repeat(26)}', ${at}, ${at});`);
-        connection.close();
-        const both = await Promise.all([
-          home.run(["limit", "set", "provider:claude", "3"]),
-          home.run(["limit", "set", "provider:codex", "3"]),
-        ]);
-        expect(both.map(({ status, err }) => [status, err])).toEqual([
-          [0, ""],
-          [0, ""],
-        ]);
-        expect(await home.json(["runs"])).toMatchObject({ items: [{ status: "succeeded" }] });
-        expect(await home.json(["loop", "show", "kept"])).toMatchObject({ name: "kept", status: "paused" });
-        expect(readdirSync(join(home.folder, "home/backups"))).toEqual([
-          expect.stringMatching(new RegExp(`^before-${schema}-to-${known}-`)),
-        ]);
-        const migrated = openSqlite(file, { readOnly: true });
-        expect(migrated.pragma("user_version")).toBe(known);
-        expect(migrated.pragma("integrity_check")).toBe("ok");
-        migrated.close();
-      } finally {
-        await home.close();
-      }
-    },
-  );
 });

@@ -183,10 +183,12 @@ interface Status {
   readonly changed: readonly string[];
   /** Paths that git does not know and does not ignore; of a repository inside with `/` at the end. */
   readonly untracked: readonly string[];
+  /** Files that git ignores, each by itself: none of a folder that is ignored whole. Only where they were asked for. */
+  readonly ignored: readonly string[];
 }
 
 /** What `git status` finds, with nothing hidden by the configuration. Errors: `workspace`. */
-export async function readStatus(git: Workspace): Promise<Status> {
+export async function readStatus(git: Workspace, { ignored: withIgnored = false } = {}): Promise<Status> {
   const said = await git.ask("its changes cannot be listed", [
     "status",
     "--porcelain=v2",
@@ -194,11 +196,15 @@ export async function readStatus(git: Workspace): Promise<Status> {
     "--untracked-files=all",
     "--ignore-submodules=none",
     "--no-renames",
+    // A folder that is ignored whole is named and not looked into: caches change all the time, and cost time.
+    ...(withIgnored ? ["--ignored=matching"] : []),
   ]);
   const changed: string[] = [];
   const untracked: string[] = [];
+  const ignored: string[] = [];
   for (const entry of said.split("\0")) {
     if (entry.startsWith("? ")) untracked.push(entry.slice(2));
+    else if (entry.startsWith("! ") && !entry.endsWith("/")) ignored.push(entry.slice(2));
     else if (/^[12u] /.test(entry))
       changed.push(
         entry
@@ -215,7 +221,7 @@ export async function readStatus(git: Workspace): Promise<Status> {
     .map((entry) => entry.slice(2))
     .filter((path) => lstatSync(join(git.folder, path), { throwIfNoEntry: false }) !== undefined);
   if (flagged.length > 0) changed.push(...(await changedUnderFlags(git, flagged)));
-  return { changed, untracked };
+  return { changed, untracked, ignored };
 }
 
 async function changedUnderFlags(git: Workspace, paths: readonly string[]): Promise<readonly string[]> {

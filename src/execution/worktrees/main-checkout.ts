@@ -16,7 +16,7 @@ const checkoutState = z.object({
   /** What HEAD names, and its commit. */
   head: z.string(),
   count: z.number(),
-  /** Size and time of each path that git calls changed or new. */
+  /** Size and time of each path that git calls changed, new or ignored. */
   paths: z.record(z.string(), z.string()),
 });
 type CheckoutState = z.infer<typeof checkoutState>;
@@ -81,8 +81,8 @@ function differentPaths(was: CheckoutState, is: CheckoutState): readonly string[
 }
 
 async function readCheckout(git: Workspace): Promise<CheckoutState> {
-  const { changed, untracked } = await readStatus(git);
-  const all = [...changed, ...untracked];
+  const { changed, untracked, ignored } = await readStatus(git, { ignored: true });
+  const all = [...changed, ...untracked, ...ignored];
   const on = printed(await git.run(["symbolic-ref", "--quiet", "HEAD"]));
   const head = printed(await git.run(["rev-parse", "--verify", "--quiet", "HEAD"]));
   const paths = all.slice(0, PATHS_KEPT).map((path) => {

@@ -891,6 +891,26 @@ describe("to go on in a tree", () => {
     });
   });
 
+  test("B-112 a file that git ignores is seen too, a folder that it ignores whole is not looked into", async () => {
+    const shop = repository();
+    writeFileSync(join(shop, ".gitignore"), ".env\ncache/\n*.key\n");
+    git(shop, "add", "-A");
+    git(shop, "commit", "-qm", "ignores");
+    for (const name of ["cache", "conf"]) mkdirSync(join(shop, name));
+    for (const name of [".env", "cache/a", "conf/b.key"]) writeFileSync(join(shop, name), "secret\n");
+    const record = await makeTree(shop);
+    await trees.watch(record, "att_1.1");
+    expect(await trees.escaped(record)).toBeNull();
+    for (const name of [".env", "cache/a", "conf/b.key"]) appendFileSync(join(shop, name), "more\n");
+    writeFileSync(join(shop, "conf/new.key"), "x");
+    rmSync(join(shop, "cache"), { recursive: true });
+    expect(await trees.escaped(record)).toEqual({
+      headMoved: false,
+      paths: [".env", "conf/b.key", "conf/new.key"],
+      count: 3,
+    });
+  });
+
   test("B-112 the tree that the person works in is watched too, and a bare repository has none", async () => {
     const shop = repository();
     git(shop, "worktree", "add", "-q", "--detach", join(folder, "mine"));

@@ -4,14 +4,12 @@ import { defaultLimits } from "../../core/limits.ts";
 import { loopPolicy } from "../../core/loop.ts";
 import type { Schedule } from "../../core/schedule.ts";
 import { commandTarget } from "../../core/target.ts";
-import { testAgents, testLeftovers, testOutput, testTrees } from "../../../test/operations.ts";
+import { contextOf } from "../../../test/operations.ts";
 import { operations as table } from "../../store/operations.ts";
 import { openMemoryStore } from "../../store/sqlite.ts";
 import { operation as explainWhy } from "./explain-why.ts";
 import { checkInput } from "../fields.ts";
 import { operation as listSlots } from "../loops/list-slots.ts";
-import type { StoreContext } from "../operation.ts";
-import { placesOf } from "../places.ts";
 import { operation as showLoop } from "../loops/show-loop.ts";
 
 const START = Date.UTC(2026, 0, 1);
@@ -22,24 +20,7 @@ async function world(schedule: Schedule, policy: Readonly<Record<string, unknown
   let now = START;
   const clock = { now: () => now };
   const { store } = openMemoryStore({ table, clock });
-  const context: StoreContext = {
-    clock,
-    hostZone: "UTC",
-    build: { version: "0.0.0", id: "test" },
-    places: placesOf({ DROVER_HOME: "/h" }),
-    settings: { store: "memory", limits, all: [] },
-    store,
-    hostId: "host_x",
-    caller: { by: "person", parentRunId: null },
-    daemon: async () => ({ mode: "full" }),
-    output: testOutput,
-    findProgram: async () => "/bin/true",
-    isFolder: () => true,
-    isRoot: false,
-    agents: testAgents,
-    trees: testTrees,
-    leftovers: testLeftovers,
-  };
+  const context = contextOf(store, clock);
   const target = commandTarget.parse({ kind: "command", argv: ["true"], cwd: "/" });
   const loop = await store.loops.add({
     draft: {
