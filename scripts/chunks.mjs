@@ -42,7 +42,7 @@ export const groups = [
     "acts",
     [
       /^ops\/(?:\w+\/)*(?!index|list-|perform|settings|places|kept|show-(?!service)|upcoming|slot-rows|why-answer|run-token)[\w-]+\.ts$/,
-      /^cli\/(complete|help|topics)/,
+      /^cli\/(complete|help|live|topics|wait)/,
       /^cli\/views\/(data|declared|imports|service|transcript)/,
       "main/start.ts",
     ],

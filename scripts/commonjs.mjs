@@ -29,9 +29,19 @@ export async function toCommonJs(file) {
       logLevel: "warning",
     },
   );
-  writeFileSync(file, ownAddress(onFirstUse(code)));
+  writeFileSync(file, ownAddress(onFirstUse(asTheyAre(code))));
   writeFileSync(`${file}.map`, newMap);
 }
+
+/**
+ * Our chunks hand each other the very object of their exports. It would be copied, name by name, for whoever cannot tell such
+ * a module from one that was written as CommonJS.
+ * @param {string} code
+ */
+const asTheyAre = (code) =>
+  code
+    .replace(/^module\.exports = __toCommonJS\((\w+)\);$/m, "module.exports = $1;")
+    .replace(/__toESM\(require\(("\.\/[\w-]+\.js")\)\)/g, "require($1)");
 
 /** A `require` of the file's own place needs no address. @param {string} code */
 function ownAddress(code) {

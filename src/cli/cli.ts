@@ -14,8 +14,7 @@ import { EXIT, RUN_EXIT } from "./exits.ts";
 import { isTerminal, openScreen, type Screen } from "./screen.ts";
 import { inertLine, problemLine } from "./text.ts";
 import { isBroken, put } from "./put.ts";
-import { openLiveLine } from "./live.ts";
-import { type Waited, waitForRun, watchRun } from "./wait.ts";
+import type { Waited } from "./wait.ts";
 
 export interface CommandWorld extends World {
   /** Keeps a fault of our own for whoever mends it. */
@@ -293,6 +292,7 @@ async function stream(
   const given = input as { readonly [key: string]: unknown };
   const watched =
     watches !== undefined && given["follow"] === true && given["raw"] !== true && !json ? given[watches] : undefined;
+  const [{ openLiveLine }, { watchRun }] = await Promise.all([import("./live.ts"), import("./wait.ts")]);
   const live = openLiveLine(watched === undefined ? { ...screen, redraws: false } : screen, () => world.clock.now());
   const over = new AbortController();
   const watching =
@@ -336,6 +336,7 @@ async function follow(
   // A cancelled run whose processes live needs a daemon that ends them.
   if (!starts && run.finishedAt === null && "absent" in (await world.askDaemon()))
     await world.startDaemon("until_idle");
+  const { waitForRun } = await import("./wait.ts");
   return waitForRun(world, screen, {
     runId: run.id,
     limitMs,
