@@ -54,18 +54,20 @@ export function completePath(
   return [...new Set([...own, ...usual])].join(":");
 }
 
-/** Whether folders exist, asked again after a while: a PATH is completed for each start, and a dozen looks at the disk add up. */
-function rememberedExists(forMs: number): (folder: string) => boolean {
-  const known = new Map<string, { readonly there: boolean; readonly until: number }>();
-  return (folder) => {
-    const last = known.get(folder);
-    if (last !== undefined && performance.now() < last.until) return last.there;
-    const there = existsSync(folder);
-    known.set(folder, { there, until: performance.now() + forMs });
-    return there;
+/** Remembers for a while what a PATH is completed to: that is asked for each start, and a dozen looks at the disk add up. */
+function rememberedPaths(forMs: number, most: number): typeof completePath {
+  const known = new Map<string, { readonly path: string; readonly until: number }>();
+  return (path, home, pnpmHome) => {
+    const key = `${path}\0${home}\0${pnpmHome ?? ""}`;
+    const last = known.get(key);
+    if (last !== undefined && performance.now() < last.until) return last.path;
+    if (known.size >= most) known.clear();
+    const completed = completePath(path, home, pnpmHome);
+    known.set(key, { path: completed, until: performance.now() + forMs });
+    return completed;
   };
 }
-const existsLately = rememberedExists(10_000);
+const completedLately = rememberedPaths(10_000, 1_000);
 
 /** What `composeEnvironment` takes from, later over earlier. */
 export interface EnvironmentSources {
@@ -91,11 +93,10 @@ export function composeEnvironment({ daemon, target, secrets, variables }: Envir
   }
   for (const [name, value] of Object.entries(target.env)) environment[requireName(name, "env")] = value;
   for (const [name, value] of Object.entries(secrets)) environment[requireName(name, "secrets")] = value;
-  environment["PATH"] = completePath(
+  environment["PATH"] = completedLately(
     environment["PATH"] ?? "",
     environment["HOME"] ?? homedir(),
     daemon["PNPM_HOME"],
-    existsLately,
   );
   for (const [name, value] of Object.entries(variables)) environment[requireName(name, "variables")] = value;
   for (const [name, value] of Object.entries(environment))

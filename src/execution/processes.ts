@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
 
 /** One living or dead entry of the process table. */
@@ -192,7 +192,8 @@ function procTable(): ProcessTable {
     let readable = true;
     return {
       add(pid: number) {
-        const found = read(pid);
+        // Most of those that can have been given out are gone again, and to fail to open costs ten times as much as to ask.
+        const found = existsSync(`/proc/${pid}`) ? read(pid) : null;
         if (found === null) return;
         all.push(found);
         if (!isAlive(found) || found.parent === KTHREADD) return;
@@ -213,11 +214,11 @@ function procTable(): ProcessTable {
 
   /** All pids that can have been given out since; null when that is unknown or too many. Pids are given out in a circle. */
   const candidates = (since: Since, lastPid: number, threads: number): number[] | null => {
+    const length = lastPid >= since.pid ? lastPid - since.pid + 1 : pidMax - since.pid + lastPid + 1;
+    if (length > MAX_CANDIDATES) return null;
     const made = (forks() ?? Number.POSITIVE_INFINITY) - since.forks;
     // A number in use is skipped, so the circle may go on by one for each living thread too.
-    if (!(made + threads + 1000 < pidMax)) return null;
-    const length = lastPid >= since.pid ? lastPid - since.pid + 1 : pidMax - since.pid + lastPid + 1;
-    if (length > MAX_CANDIDATES || length > made + threads + 1000) return null;
+    if (!(made + threads + 1000 < pidMax) || length > made + threads + 1000) return null;
     return Array.from({ length }, (_, i) => (since.pid + i < pidMax ? since.pid + i : since.pid + i - pidMax));
   };
   const isQuiet = (before: ReturnType<typeof load>): boolean => before !== null && before.lastPid === load()?.lastPid;

@@ -66,6 +66,8 @@ export interface SpawnerOptions {
 const SECRET_TIMEOUT_MS = 30_000;
 const STUCK_MS = 5_000;
 const AGENT_PROBE_MS = 20_000;
+/** How long a count of all processes ever made is good enough to begin at. */
+const FORKS_MS = 250;
 
 /** Starts attempts by a resident process and shims that outlive us; `attempt-folder.ts` names the files. */
 export function openSpawner(options: SpawnerOptions): Spawner {
@@ -85,11 +87,12 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       cause: error,
     });
   }
+  const shimFile = shimFileOf(runsFolder, table.backend === "proc");
   /** Written when it is missing and there is room: on a full disk a daemon still comes up, adopts and settles. */
   const shim = (): string => {
     try {
       if (!hasTombstone(runsFolder)) writeTombstone(runsFolder);
-      return writeShim(runsFolder, table.backend === "proc");
+      return writeShim(shimFile);
     } catch (error) {
       throw isFull(error) ? noSpace(runsFolder, error) : error;
     }
@@ -124,6 +127,13 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   /** Processes that had ever been made when an attempt was asked for; what a sweep looks at begins there. */
   const forksAtAsk = new Map<string, number>();
   const cgroupOf = new Map<string, string>();
+  let counted: { readonly forks: number | null; readonly at: number } | null = null;
+  /** As they were a moment ago: a sweep that begins earlier misses nothing, and the kernel takes long to count. */
+  const forksLately = (): number | null => {
+    if (counted === null || performance.now() - counted.at > FORKS_MS)
+      counted = { forks: table.forks(), at: performance.now() };
+    return counted.forks;
+  };
 
   const pathOf = (folder: string) => join(runsFolder, requireFolderName(folder));
   const bellListeners: ((folder: string) => void)[] = [];
@@ -259,7 +269,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       const request = prepared.get(folder);
       ensure(request !== undefined, `attempt ${folder} was prepared by this process and not yet asked for`);
       prepared.delete(folder);
-      const forks = table.forks();
+      const forks = forksLately();
       if (forks !== null) forksAtAsk.set(folder, forks);
       resident.send(request);
       asked.set(folder, { generation: resident.generation(), at: performance.now() });
@@ -358,11 +368,21 @@ function mkdirNew(path: string): void {
   }
 }
 
-/** Writes the shim where it outlives us. Its name holds its digest: a newer drover never changes the text under an older one's shims. */
-function writeShim(runsFolder: string, proc: boolean): string {
+interface ShimFile {
+  readonly path: string;
+  readonly text: string;
+  readonly bytes: number;
+}
+
+/** Where the shim outlives us. Its name holds its digest: a newer drover never changes the text under an older one's shims. */
+function shimFileOf(runsFolder: string, proc: boolean): ShimFile {
   const text = shimText({ proc, cat: findTool("cat") ?? "cat", mkfifo: findTool("mkfifo") ?? "mkfifo" });
-  const path = join(runsFolder, `shim-${createHash("sha256").update(text).digest("hex").slice(0, 16)}.sh`);
-  if (statOf(path)?.size === Buffer.byteLength(text)) return path;
+  const name = `shim-${createHash("sha256").update(text).digest("hex").slice(0, 16)}.sh`;
+  return { path: join(runsFolder, name), text, bytes: Buffer.byteLength(text) };
+}
+
+function writeShim({ path, text, bytes }: ShimFile): string {
+  if (statOf(path)?.size === bytes) return path;
   writeFileSync(`${path}.new`, text, { mode: 0o600 });
   renameSync(`${path}.new`, path);
   return path;

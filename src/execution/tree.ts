@@ -225,7 +225,8 @@ export async function endTree(tree: Tree, graceMs: number, table: ProcessTable):
       break;
     }
   }
-  stale = true;
+  // What was empty from the first list on, and signalled by nobody, needs no other list.
+  stale = !(quiet && members.length === 0 && seen.size === 0);
 
   // Nothing may stay behind stopped, and nothing at all: the last pass, and the proof.
   for (let round = 0; ; round++) {
