@@ -85,7 +85,7 @@ caps:
 `;
 const POINTS = ["claimed", "recorded", "spawned", "exited", "settled"] as const;
 /** How long anything may take to be seen, on a machine that is busy. */
-const PATIENCE_MS = 90_000;
+const PATIENCE_MS = 180_000;
 /** How often the whole store, or the whole process table, is looked at. */
 const LOOK_MS = 150;
 
