@@ -1,17 +1,13 @@
 // @ts-check
 /** `npm run kills -- --store sqlite|postgres --count N --seed S`: builds the program and kills it, see `test/fault/ordeal.ts`. */
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { build as bundle } from "esbuild";
 import { build } from "./build.mjs";
 import { root } from "./install.mjs";
 
 await build();
-const migrations = join(root, "src/store/migrations");
-const texts = readdirSync(migrations)
-  .filter((name) => name.endsWith(".sql"))
-  .map((name) => [name, readFileSync(join(migrations, name), "utf8")]);
 const folder = mkdtempSync(join(root, "node_modules", ".kills-"));
 try {
   const outfile = join(folder, "kills.mjs");
@@ -25,7 +21,6 @@ try {
     target: "node20",
     sourcemap: "inline",
     logLevel: "warning",
-    define: { __DROVER_MIGRATIONS__: JSON.stringify(Object.fromEntries(texts)) },
   });
   const { status } = spawnSync(process.execPath, ["--enable-source-maps", outfile, ...process.argv.slice(2)], {
     cwd: root,

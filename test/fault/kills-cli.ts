@@ -1,8 +1,8 @@
 /** `npm run kills -- --store sqlite|postgres --count N --seed S`: real kills until there are that many, and what they were. */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { makeDatabase, startPostgres } from "../postgres.ts";
-import { killsOf, noTally, ordeal, type Tally } from "./ordeal.ts";
+import { startPostgres } from "../postgres.ts";
+import { freshDatabase, killsOf, noTally, ordeal, serverKiller, type Tally } from "./ordeal.ts";
 
 const { values } = parseArgs({
   options: {
@@ -35,11 +35,8 @@ async function homes(): Promise<void> {
         ...(cluster === null
           ? {}
           : {
-              database: await makeDatabase(cluster.url, `kills_${own}_${process.pid}`),
-              killServer(how) {
-                cluster.crash(how);
-                cluster.restart();
-              },
+              database: await freshDatabase(cluster),
+              killServer: serverKiller(cluster),
               withPeer: own % 2 === 0,
             }),
       });

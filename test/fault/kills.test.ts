@@ -6,9 +6,9 @@ import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { makeDatabase, startPostgres } from "../postgres.ts";
+import { startPostgres } from "../postgres.ts";
 import { builtProgram } from "./installation.ts";
-import { killsOf, ordeal } from "./ordeal.ts";
+import { freshDatabase, killsOf, ordeal, serverKiller } from "./ordeal.ts";
 
 const KILLS = Number(process.env["DROVER_KILLS"] ?? 40);
 const SEED = Number(process.env["DROVER_SEED"] ?? 1);
@@ -71,11 +71,8 @@ describe(`${KILLS} real kills (DROVER_SEED=${SEED})`, () => {
               seed,
               kills: KILLS / HOMES.length,
               programs,
-              database: await makeDatabase(cluster.url),
-              killServer(how) {
-                cluster.crash(how);
-                cluster.restart();
-              },
+              database: await freshDatabase(cluster),
+              killServer: serverKiller(cluster),
               withPeer: i === 1,
             }),
           ),

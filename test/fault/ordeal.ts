@@ -19,10 +19,14 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { AppError } from "../../src/core/errors.ts";
 import { askHealth, callDaemon } from "../../src/http/client.ts";
+import { readMigrations } from "../../src/store/migrate.ts";
 import { openStore, parseStoreAddress } from "../../src/store/open.ts";
 import { asStore, operations } from "../../src/store/operations.ts";
 import { endPids } from "../children.ts";
+import { type Cluster, makeDatabase } from "../postgres.ts";
 import { chance, processes, until } from "./installation.ts";
 import { createWitness, diaryOf, readTables, SILENCE, type Tables } from "./truth.ts";
 
@@ -34,8 +38,8 @@ export interface OrdealOptions {
   readonly programs: readonly string[];
   /** Address of an empty database; absent: SQLite in the home. */
   readonly database?: string;
-  /** Kills the server of the database and starts it again. */
-  readonly killServer?: (how: "SIGKILL" | "SIGQUIT") => void;
+  /** Kills the server of the database and starts it again; answers whether it did: several homes share it. */
+  readonly killServer?: (how: "SIGKILL" | "SIGQUIT") => boolean;
   /** A second host on that database, which takes over what a silent one has. */
   readonly withPeer?: boolean;
 }
@@ -231,7 +235,7 @@ exec '${process.execPath}' '${join(home, "agents", "claude")}' "$@"
           ? [{ pid, attempt, command }]
           : [];
       }),
-    logTail: () => textOf(join(state, "logs", "daemon.log")).slice(-6_000),
+    logTail: () => textOf(join(state, "logs", "daemon.log")).slice(-2_000),
     remove: () => rmSync(home, { recursive: true, force: true, maxRetries: 5 }),
   };
 }
@@ -303,13 +307,12 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
 
   /** Something small is killed beside the daemon, while it works. */
   async function besides(one: Daemon): Promise<void> {
-    for (const kind of ["shim", "command", "spawner", "run", "server"] as const) {
+    for (const kind of ["shim", "command", "shim", "command", "spawner", "run", "server"] as const) {
       if (next() < 0.25) continue;
       await pause(next() * 120);
       if (kind === "server") {
         if (killServer === undefined || next() < 0.35) continue;
-        killServer(next() < 0.5 ? "SIGQUIT" : "SIGKILL");
-        tally.server += 1;
+        if (killServer(next() < 0.5 ? "SIGQUIT" : "SIGKILL")) tally.server += 1;
       } else if (kind === "spawner") kill("spawner", spawnerOf(one));
       else if (kind === "run") await byHand(one);
       else {
@@ -341,7 +344,7 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
 
   /** Some spawners, and then the daemon, die between a request and its ticket. */
   async function betweenAskAndTicket(one: Daemon): Promise<void> {
-    const deaths = 3 + below(3);
+    const deaths = 4 + below(4);
     one.arm(
       Array.from({ length: deaths + 1 }, (_, i) => [
         `recorded ${1 + below(3)} SIGSTOP`,
@@ -469,6 +472,23 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
     await holds();
   }
 
+  /** Asks until it is done: the server may be killed for another home meanwhile. */
+  const surely = (name: string, input: object) =>
+    until(
+      name,
+      () =>
+        home.call(name, input).then(
+          () => true,
+          (error: unknown) => {
+            if (error instanceof AppError && error.code === "name_taken") return true; // an answer was lost
+            if (error instanceof AppError && error.kind === "unreachable") return false;
+            throw error;
+          },
+        ),
+      PATIENCE_MS,
+      LOOK_MS,
+    );
+
   /** The database may be on its way down or up. */
   const patiently = (): Promise<Tables> =>
     until("the store to be read", () => readTables(home.place).catch(() => null), PATIENCE_MS, LOOK_MS);
@@ -508,7 +528,7 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
     plan = "drain";
     const last = await serving();
     const names = [...Array.from({ length: LOOPS }, (_, i) => `loop${i}`), "agent"];
-    for (const loop of names) await home.call("loop.pause", { loop });
+    for (const loop of names) await surely("loop.pause", { loop });
     let left: Tables["runs"] = [];
     await until(
       "everything to end",
@@ -551,6 +571,7 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
       table: operations,
       clock: { now: Date.now },
       use: "read",
+      migrations: readMigrations(pathToFileURL(`${resolve("src/store/migrations")}/`)),
     });
     try {
       const hostId = readFileSync(join(home.state, "host"), "utf8").trim();
@@ -567,7 +588,7 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
       while (!(await peer.isUp(peerDaemon)));
     await serving();
     for (let i = 0; i < LOOPS; i++)
-      await home.call("loop.add", {
+      await surely("loop.add", {
         name: `loop${i}`,
         every: "1s",
         shell: scriptOf(home.diary, i % 3),
@@ -577,15 +598,8 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
         breaker: 0,
         overlap: (["skip", "queue", "allow"] as const)[i % 3],
       });
-    await home.call("loop.add", {
-      name: "agent",
-      every: "2s",
-      agent: "claude",
-      prompt: "MODE=slow 300",
-      worktree: "off",
-      cwd: "/",
-      breaker: 0,
-    });
+    const agent = { agent: "claude", prompt: "MODE=slow 300", worktree: "off" };
+    await surely("loop.add", { name: "agent", every: "2s", ...agent, cwd: "/", breaker: 0 });
     while (killsOf(tally) < kills) {
       round += 1;
       await oneRound();
@@ -608,6 +622,25 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
   home.remove();
   return tally;
 }
+
+/** How long a server is left alone that was just killed: its homes are to get something done. */
+const SERVER_PAUSE_MS = 5_000;
+const killedAt = new WeakMap<Cluster, number>();
+
+/** Kills a server that several homes share, for any of them. */
+export const serverKiller =
+  (cluster: Cluster): NonNullable<OrdealOptions["killServer"]> =>
+  (how) => {
+    if (performance.now() - (killedAt.get(cluster) ?? 0) < SERVER_PAUSE_MS) return false;
+    cluster.crash(how);
+    cluster.restart();
+    killedAt.set(cluster, performance.now());
+    return true;
+  };
+
+/** An empty database of a server that is killed now and then. */
+export const freshDatabase = (cluster: Cluster): Promise<string> =>
+  until("a database to be made", () => makeDatabase(cluster.url).catch(() => null), PATIENCE_MS, LOOK_MS);
 
 const isSpawner = (pid: number): boolean => {
   try {
