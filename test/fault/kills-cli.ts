@@ -18,6 +18,7 @@ const { values } = parseArgs({
 
 const count = Number(values.count);
 const cluster = values.store === "postgres" ? await startPostgres({ durable: "crash" }) : null;
+const killServer = cluster === null ? undefined : serverKiller(cluster);
 const total = noTally();
 let seed = Number(values.seed);
 let failures = 0;
@@ -32,12 +33,12 @@ async function homes(): Promise<void> {
         seed: own,
         kills: Math.min(Number(values.each), count),
         programs: [resolve(values.program)],
-        ...(cluster === null
+        ...(cluster === null || killServer === undefined
           ? {}
           : {
               database: await freshDatabase(cluster),
-              killServer: serverKiller(cluster),
-              withPeer: own % 2 === 0,
+              killServer,
+              withPeer: own % 4 === 0,
             }),
       });
       for (const kind of Object.keys(total) as (keyof Tally)[]) total[kind] += tally[kind];

@@ -54,9 +54,12 @@ beforeAll(() => {
 
 describe(`${KILLS} real kills (DROVER_SEED=${SEED})`, () => {
   test("B-019 on SQLite", { timeout: 600_000 }, async () => {
-    const tallies = await Promise.all(HOMES.map((seed) => ordeal({ seed, kills: KILLS / HOMES.length, programs })));
+    const tallies = await Promise.all(
+      HOMES.map((seed, i) => ordeal({ seed, kills: KILLS / HOMES.length, programs, silentFirst: i === 1 })),
+    );
     expect(tallies.reduce((sum, tally) => sum + killsOf(tally), 0)).toBeGreaterThanOrEqual(KILLS);
     expect(tallies.reduce((sum, tally) => sum + tally.between, 0)).toBeGreaterThan(0);
+    expect(tallies[1]?.stopped).toBeGreaterThan(0);
   });
 
   test.skipIf(process.env["DROVER_TEST_STORES"] === "sqlite")(
@@ -64,6 +67,7 @@ describe(`${KILLS} real kills (DROVER_SEED=${SEED})`, () => {
     { timeout: 600_000 },
     async () => {
       const cluster = await startPostgres({ durable: "crash" });
+      const killServer = serverKiller(cluster);
       try {
         const tallies = await Promise.all(
           HOMES.map(async (seed, i) =>
@@ -72,13 +76,15 @@ describe(`${KILLS} real kills (DROVER_SEED=${SEED})`, () => {
               kills: KILLS / HOMES.length,
               programs,
               database: await freshDatabase(cluster),
-              killServer: serverKiller(cluster),
+              killServer,
               withPeer: i === 1,
+              silentFirst: i === 1,
             }),
           ),
         );
         expect(tallies.reduce((sum, tally) => sum + killsOf(tally), 0)).toBeGreaterThanOrEqual(KILLS);
         expect(tallies.reduce((sum, tally) => sum + tally.server, 0)).toBeGreaterThan(0);
+        expect(tallies[1]?.takenOver).toBeGreaterThan(0);
       } finally {
         await cluster.stop();
       }
