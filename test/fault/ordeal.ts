@@ -27,7 +27,7 @@ import { openStore, parseStoreAddress } from "../../src/store/open.ts";
 import { asStore, operations } from "../../src/store/operations.ts";
 import { endPids } from "../children.ts";
 import { type Cluster, makeDatabase } from "../postgres.ts";
-import { chance, processes, until } from "./installation.ts";
+import { chance, until } from "./installation.ts";
 import { createWitness, diaryOf, readTables, SILENCE, type Tables } from "./truth.ts";
 
 export interface OrdealOptions {
@@ -93,7 +93,7 @@ const POINTS = ["claimed", "recorded", "spawned", "exited", "settled"] as const;
 /** How long anything may take to be seen, on a machine that is busy. */
 const PATIENCE_MS = 180_000;
 /** How often the whole store, or the whole process table, is looked at. */
-const LOOK_MS = 150;
+const LOOK_MS = 400;
 
 interface Daemon {
   readonly child: ChildProcess;
@@ -228,14 +228,14 @@ exec '${process.execPath}' '${join(home, "agents", "claude")}' "$@"
     /** Whether an attempt was prepared and has no ticket, of a shim or of a tombstone. */
     lacksTicket: (attempt: string): boolean =>
       readdirSync(runs).some((name) => name.startsWith(`${attempt}.`) && !existsSync(join(runs, name, "run"))),
-    /** Processes whose environment says that an attempt of this home started them. */
-    marked: () =>
-      processes().flatMap(({ pid, command }) => {
-        const environment = textOf(`/proc/${pid}/environ`);
+    /** Attempts of this home that have processes, by their environment. */
+    marked: (): string[] =>
+      readdirSync("/proc").flatMap((name) => {
+        if (!/^\d+$/.test(name)) return [];
+        const environment = textOf(`/proc/${name}/environ`);
+        if (!environment.includes(`DROVER_HOME=${state}\0`)) return [];
         const attempt = /(?:^|\0)DROVER_ATTEMPT_ID=([^\0]*)/.exec(environment)?.[1];
-        return attempt !== undefined && environment.includes(`DROVER_HOME=${state}\0`)
-          ? [{ pid, attempt, command }]
-          : [];
+        return attempt === undefined || /[ZX]/.test(stateOf(Number(name))) ? [] : [attempt];
       }),
     logTail: () => textOf(join(state, "logs", "daemon.log")).slice(-2_000),
     remove: () => rmSync(home, { recursive: true, force: true, maxRetries: 5 }),
@@ -510,7 +510,7 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
         const now = await patiently();
         const attemptOf = new Map(now.attempts.map((row) => [row["id"], row]));
         const trees = new Map<string, string>();
-        for (const { attempt } of marked) {
+        for (const attempt of marked) {
           const row = attemptOf.get(attempt);
           if (row === undefined || row["finished_at"] !== null) return false;
           const step = String(row["step_id"]);
@@ -537,8 +537,8 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
       async () => {
         left = (await patiently()).runs.filter((row) => row["finished_at"] === null);
         // What was due and had not started when its loop was paused waits with it.
-        for (const row of left)
-          if (row["status"] === "queued") await home.call("cancel", { run: row["id"] }).catch(() => {});
+        const waiting = left.filter((row) => row["status"] === "queued");
+        await Promise.all(waiting.map((row) => home.call("cancel", { run: row["id"] }).catch(() => {})));
         return left.length === 0;
       },
       PATIENCE_MS,
@@ -599,6 +599,7 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
         backoffMs: 200,
         breaker: 0,
         overlap: (["skip", "queue", "allow"] as const)[i % 3],
+        queueLimit: 3,
       });
     const agent = { agent: "claude", prompt: "MODE=slow 300", worktree: "off" };
     await surely("loop.add", { name: "agent", every: "2s", ...agent, cwd: "/", breaker: 0 });
