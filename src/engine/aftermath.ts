@@ -155,7 +155,8 @@ export function createAftermath({ ports, limits, weather }: AftermathOptions): A
       const json = await files.output(life.folder);
       return { json: json ?? resultOf(said), fault: null };
     } catch (error) {
-      if (error instanceof AppError && error.code === "output_invalid") return { json: null, fault: error.message };
+      // Also where it damaged what its output is read with.
+      if (error instanceof AppError && error.kind === "invalid") return { json: null, fault: error.message };
       weather.mishap(`output ${life.id}`, error, 1);
       return { json: null, fault: null };
     }

@@ -1,5 +1,17 @@
 import type { Stats } from "node:fs";
-import { linkSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import { AppError } from "../core/errors.ts";
@@ -45,8 +57,7 @@ const TOMBSTONE = "void";
 
 /** Writes the text that tombstones are links to, in one step. */
 export function writeTombstone(runsFolder: string): void {
-  writeFileSync(join(runsFolder, `${TOMBSTONE}.new`), "void\n", { mode: 0o600 });
-  renameSync(join(runsFolder, `${TOMBSTONE}.new`), join(runsFolder, TOMBSTONE));
+  writeText(join(runsFolder, TOMBSTONE), "void\n");
 }
 
 /** Whether that text is there. */
@@ -77,11 +88,9 @@ const preparedFile = z.object({
   repository: z.object({ head: z.string().nullable(), digest: z.string(), tips: z.array(z.string()) }).nullable(),
 });
 
-/** What `prepare` left in a folder; null when it left nothing, or the folder is gone. */
-export function readPrepared(path: string): Prepared | null {
-  const text = readText(join(path, FILES.prepared));
-  return text === null ? null : preparedFile.parse(JSON.parse(text));
-}
+/** What `prepare` left in a folder; null when it left nothing, or the folder is gone. Errors: AppError invalid `attempt_damaged`. */
+export const readPrepared = (path: string): Prepared | null =>
+  readAs(join(path, FILES.prepared), (text) => preparedFile.parse(JSON.parse(text)));
 
 /** A bare folder name `<attempt id>.<token>`; anything else could name a place outside the runs folder. */
 export function requireFolderName(folder: string): string {
@@ -181,12 +190,17 @@ export interface FolderState {
   readonly endedAt: number;
 }
 
-/** Reads `id` and `run`. A file that vanishes in between reads as absent; other errors (EIO, EACCES) are thrown. */
+/**
+ * Reads `id` and `run`. A file that vanishes in between reads as absent, what the command put in its place as one that is
+ * not whole; other errors (EIO, EACCES) are thrown.
+ */
 export function readFolder(path: string): FolderState {
-  const id = readText(join(path, FILES.id));
-  const run = readText(join(path, FILES.run));
+  const id = evidence(join(path, FILES.id));
+  const run = evidence(join(path, FILES.run));
   const idLine = id?.endsWith("\n") === true ? id.slice(0, -1) : null;
-  const shim = idLine === null ? null : parseIdentity(idLine);
+  const found = idLine === null ? null : parseIdentity(idLine);
+  // A shim leads its session. What says otherwise is damaged, and its session somebody else's, whose processes are not to be ended.
+  const shim = found?.session === found?.pid ? found : null;
   let startedAt = 0;
   let endedAt = 0;
   if (run !== null) {
@@ -210,22 +224,87 @@ export function readFolder(path: string): FolderState {
 export const isAbsent = (error: unknown): boolean =>
   error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
 
-/** The text of a file, null when there is none. */
+/** A pipe is opened without waiting for its other end: what has to be a file may be anything that its command put there. */
+const PLAIN = constants.O_RDONLY | constants.O_NONBLOCK;
+/** What the system says of an open that no file would be refused: a socket, links in a circle, a name that is too long. */
+const NO_FILE = new Set(["ENXIO", "ELOOP", "ENAMETOOLONG"]);
+
+/** The error for what lies where drover put something, and cannot be that: a command may write there too. */
+const damaged = (path: string, why: string, cause?: unknown): AppError =>
+  new AppError("invalid", "attempt_damaged", `${path} ${why}`, {
+    path,
+    hint: "A command may have written there. `drover show` has what was kept of an attempt in the store.",
+    cause,
+  });
+
+const isNoFile = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && NO_FILE.has(String(error.code));
+
+/** The text of a file, null when there is none. Never waits. Errors: AppError invalid `attempt_damaged` for what is no plain file. */
 export function readText(path: string): string | null {
+  let descriptor: number;
   try {
-    return readFileSync(path, "utf8");
+    descriptor = openSync(path, PLAIN);
   } catch (error) {
     if (isAbsent(error)) return null;
+    throw isNoFile(error) ? damaged(path, "is no plain file", error) : error;
+  }
+  try {
+    if (!fstatSync(descriptor).isFile()) throw damaged(path, "is no plain file");
+    return readFileSync(descriptor, "utf8");
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** The same for reading piece by piece. */
+export async function openPlain(path: string, flags = 0): Promise<FileHandle | null> {
+  let file: FileHandle;
+  try {
+    file = await open(path, PLAIN | flags);
+  } catch (error) {
+    if (isAbsent(error)) return null; // not begun, or gone
+    throw isNoFile(error) ? damaged(path, "is no plain file", error) : error;
+  }
+  if ((await file.stat()).isFile()) return file;
+  await file.close();
+  throw damaged(path, "is no plain file");
+}
+
+/** A file that drover wrote, read as what it has to be; null when there is none. Errors: AppError invalid `attempt_damaged`. */
+export function readAs<T>(path: string, read: (text: string) => T): T | null {
+  const text = readText(path);
+  if (text === null) return null;
+  try {
+    return read(text);
+  } catch (error) {
+    throw damaged(path, "cannot be read", error);
+  }
+}
+
+function evidence(path: string): string | null {
+  try {
+    return readText(path);
+  } catch (error) {
+    if (error instanceof AppError && error.code === "attempt_damaged") return "";
     throw error;
   }
 }
 
-/** What is at that path, null when nothing is, also below a file. */
+/** Writes a file whole or not at all, never through what is there in its place. */
+export function writeText(path: string, text: string): void {
+  const fresh = `${path}.new`;
+  rmSync(fresh, { recursive: true, force: true });
+  writeFileSync(fresh, text, { mode: 0o600, flag: "wx" });
+  renameSync(fresh, path);
+}
+
+/** What is at that path, null when nothing is, also below a file, behind links in a circle, and under a name that no file can have. */
 export function statOf(path: string): Stats | null {
   try {
     return statSync(path, { throwIfNoEntry: false }) ?? null;
   } catch (error) {
-    if (isAbsent(error)) return null;
+    if (isAbsent(error) || isNoFile(error)) return null;
     throw error;
   }
 }

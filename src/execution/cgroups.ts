@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { accessSync, constants, existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { basename, dirname, join, normalize } from "node:path";
 
 /** Makes a cgroup for each attempt, where this process may: as root, or in a subtree that was delegated to us. */
 export interface Cgroups {
@@ -53,6 +53,10 @@ export function openCgroups(runsFolder: string): Cgroups | null {
   }
 }
 
+/** Whether a path can only be the cgroup of this attempt: what is read in its folder may name any other, and all in it is ended. */
+export const isCgroupOf = (path: string, folder: string): boolean =>
+  normalize(path) === path && basename(path) === folder && OURS.test(basename(dirname(path)));
+
 /** Whether `openCgroups` would answer one, without making anything. */
 export function canMakeCgroups(): boolean {
   try {
@@ -69,6 +73,9 @@ function ownCgroup(): string | null {
   const own = /^0::(\/.*)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
   return mount === undefined || own === undefined ? null : join(mount, own);
 }
+
+/** The place for the cgroups of one runs folder. */
+const OURS = /^drover-[0-9a-f]{12}$/;
 
 /** An empty cgroup as old as this is no start on its way. */
 const ABANDONED_MS = 60_000;
@@ -87,7 +94,7 @@ function tidyAbandoned(parent: string): void {
     }
   };
   for (const { name } of folders(parent)) {
-    if (!/^drover-[0-9a-f]{12}$/.test(name)) continue;
+    if (!OURS.test(name)) continue;
     const place = join(parent, name);
     for (const child of folders(place)) if (isOld(join(place, child.name))) removeEmpty(join(place, child.name));
     if (isOld(place)) removeEmpty(place);

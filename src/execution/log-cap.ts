@@ -1,8 +1,8 @@
 import { execFile } from "node:child_process";
-import { closeSync, openSync, readSync, renameSync, rmSync, statfsSync, writeFileSync, writeSync } from "node:fs";
+import { closeSync, openSync, readSync, renameSync, rmSync, statfsSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { FILES, readText, statOf, streamFile } from "./attempt-folder.ts";
+import { FILES, readAs, statOf, streamFile, writeText } from "./attempt-folder.ts";
 
 /** How much of an output stays on the disk. */
 export interface LogCap {
@@ -37,17 +37,11 @@ export interface Holes {
 const hole = z.object({ from: z.number().int().min(0), to: z.number().int().min(0) });
 const holesFile = z.object({ stdout: hole.optional(), stderr: hole.optional() });
 
-/** The holes of an attempt's outputs. */
-export function readHoles(path: string): Holes {
-  const text = readText(join(path, FILES.holes));
-  return text === null ? {} : holesFile.parse(JSON.parse(text));
-}
+/** The holes of an attempt's outputs. Errors: AppError invalid `attempt_damaged`: what would be shown around one is not known to be scrubbed. */
+export const readHoles = (path: string): Holes =>
+  readAs(join(path, FILES.holes), (text) => holesFile.parse(JSON.parse(text))) ?? {};
 
-function writeHoles(path: string, holes: Holes): void {
-  const place = join(path, FILES.holes);
-  writeFileSync(`${place}.new`, JSON.stringify(holes), { mode: 0o600 });
-  renameSync(`${place}.new`, place); // a reader sees the old or the new one whole
-}
+const writeHoles = (path: string, holes: Holes): void => writeText(join(path, FILES.holes), JSON.stringify(holes));
 
 const BLOCK = 4096;
 const down = (bytes: number): number => Math.floor(bytes / BLOCK) * BLOCK;

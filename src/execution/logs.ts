@@ -1,13 +1,13 @@
 import type { FileHandle } from "node:fs/promises";
-import { open, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { FILES, readText, streamFile } from "./attempt-folder.ts";
+import { FILES, openPlain, readAs, streamFile } from "./attempt-folder.ts";
 import { inert } from "./inert.ts";
 import type { Hole } from "./log-cap.ts";
 import { readHoles } from "./log-cap.ts";
 import type { Scrub } from "./scrub.ts";
-import { openScrub, scrubStream } from "./scrub.ts";
+import { NO_SECRETS, openScrub, scrubStream } from "./scrub.ts";
 
 /** Where a reading of an output begins; at most one of them, the beginning without any. */
 export interface LogStart {
@@ -64,8 +64,8 @@ const FOLLOW_EVERY_MS = 100;
 
 const droppedNote = (bytes: number): string => `[... ${bytes} bytes dropped ...]`;
 
-/** Opens the scrub of an attempt's folder. Throws on a damaged one. */
-export const scrubOf = (path: string): Scrub => openScrub(readText(join(path, FILES.scrub)));
+/** Opens the scrub of an attempt's folder. Errors: AppError invalid `attempt_damaged`. */
+export const scrubOf = (path: string): Scrub => readAs(join(path, FILES.scrub), openScrub) ?? NO_SECRETS;
 
 /** Reads a file at an offset until the buffer is full or the file ends. */
 async function readAt(file: FileHandle, from: number, length: number): Promise<Buffer> {
@@ -77,15 +77,6 @@ async function readAt(file: FileHandle, from: number, length: number): Promise<B
     have += bytesRead;
   }
   return buffer.subarray(0, have);
-}
-
-async function openOrNull(path: string): Promise<FileHandle | null> {
-  try {
-    return await open(path, "r");
-  } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return null; // not begun, or gone
-    throw error;
-  }
 }
 
 /** Bytes at an offset that continue a UTF-8 character, at most three. */
@@ -132,7 +123,7 @@ async function startOf(file: FileHandle, size: number, start: LogStart, hole: Ho
  * An output that does not exist is empty.
  */
 export async function readLog(folderPath: string, stream: "stdout" | "stderr", request: LogRequest): Promise<LogPage> {
-  const file = await openOrNull(join(folderPath, streamFile(stream)));
+  const file = await openPlain(join(folderPath, streamFile(stream)));
   if (file === null) return { text: "", from: 0, next: 0, atEnd: true, droppedBytes: 0 };
   try {
     const scrub = scrubOf(folderPath);
@@ -249,11 +240,11 @@ export async function* followLog(
   const wait = () => delay(everyMs, undefined, { signal: wake }).catch(() => {}); // aborted: the loop looks by which
   const isLeft = () => request.signal?.aborted === true;
 
-  let file = await openOrNull(place);
+  let file = await openPlain(place);
   while (file === null) {
     const last = request.ended.aborted; // read before the file: what was written before the end is seen
     if (isLeft()) return;
-    file = await openOrNull(place);
+    file = await openPlain(place);
     if (file === null && last) return;
     if (file === null) await wait();
   }

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { AppError, ensure } from "../core/errors.ts";
 import type { EndReport, EndRequest, Judgement, Launch, Spawner } from "../core/ports.ts";
@@ -18,11 +18,12 @@ import {
   readPrepared,
   requireFolderName,
   statOf,
+  writeText,
   writeTombstone,
 } from "./attempt-folder.ts";
 import { openBells } from "./bells.ts";
 import type { Cgroups } from "./cgroups.ts";
-import { openCgroups } from "./cgroups.ts";
+import { isCgroupOf, openCgroups } from "./cgroups.ts";
 import type { EnvironmentSources } from "./environment.ts";
 import { composeEnvironment, requireLaunchable, valuesToScrub } from "./environment.ts";
 import { judgeFolder } from "./evidence.ts";
@@ -144,7 +145,8 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   const endOf = async ({ folder, mark, graceMs }: EndRequest): Promise<EndReport> => {
     const path = pathOf(folder);
     const before = readFolder(path);
-    const cgroup = before.run?.cgroup ?? null;
+    const said = before.run?.cgroup ?? null;
+    const cgroup = said !== null && isCgroupOf(said, folder) ? said : null;
     const reaper = before.run?.reaper === true;
     const forks = forksAtAsk.get(folder);
     const since = forks === undefined || before.shim === null ? null : { pid: before.shim.pid, forks };
@@ -173,8 +175,13 @@ export function openSpawner(options: SpawnerOptions): Spawner {
 
   /** What an earlier attempt began with at the same place; null when it is not known any more. */
   const begunWith = (folder: string | undefined, cwd: string): Prepared["repository"] => {
-    const before = folder === undefined ? null : readPrepared(pathOf(folder));
-    return before?.cwd === cwd ? before.repository : null;
+    try {
+      const before = folder === undefined ? null : readPrepared(pathOf(folder));
+      return before?.cwd === cwd ? before.repository : null;
+    } catch (error) {
+      if (error instanceof AppError) return null; // damaged: as good as gone
+      throw error;
+    }
   };
 
   /** The command line of an agent, for the program that its name leads to now. */
@@ -383,7 +390,6 @@ function shimFileOf(runsFolder: string, proc: boolean): ShimFile {
 
 function writeShim({ path, text, bytes }: ShimFile): string {
   if (statOf(path)?.size === bytes) return path;
-  writeFileSync(`${path}.new`, text, { mode: 0o600 });
-  renameSync(`${path}.new`, path);
+  writeText(path, text);
   return path;
 }

@@ -1,6 +1,4 @@
 /** The port `Agents`: follows what agents print, hands it to their adapters, and keeps the transcripts. */
-import { constants } from "node:fs";
-import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import type { AgentReading } from "../../core/agent.ts";
@@ -9,7 +7,7 @@ import type { Limits } from "../../core/limits.ts";
 import type { Agents, Clock, Instant } from "../../core/ports.ts";
 import type { AgentTarget } from "../../core/target.ts";
 import { checkZone } from "../../core/zone.ts";
-import { isAbsent, requireFolderName, streamFile } from "../attempt-folder.ts";
+import { openPlain, requireFolderName, streamFile } from "../attempt-folder.ts";
 import { readHoles } from "../log-cap.ts";
 import { scrubOf } from "../logs.ts";
 import type { Scrub } from "../scrub.ts";
@@ -132,7 +130,7 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
 
   /** Reads one stream on, at most so many bytes; answers how many it read. */
   const drain = async (follow: Follow, stream: Stream, maxBytes: number): Promise<number> => {
-    const file = await openOrNull(join(follow.path, streamFile(stream)));
+    const file = await openPlain(join(follow.path, streamFile(stream)));
     if (file === null) return 0;
     const framing = follow.framings[stream];
     const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
@@ -244,14 +242,5 @@ function openScrub(path: string, log: (message: string) => void): Scrub | null {
   } catch {
     log("the fingerprints of an attempt's secrets are damaged: nothing that it said is shown");
     return null;
-  }
-}
-
-async function openOrNull(path: string): Promise<FileHandle | null> {
-  try {
-    return await open(path, constants.O_RDONLY);
-  } catch (error) {
-    if (isAbsent(error)) return null; // not begun, or gone
-    throw error;
   }
 }

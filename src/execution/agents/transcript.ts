@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
 import type { AgentVerdict, TranscriptEntry } from "../../core/agent.ts";
-import { FILES, isAbsent, isFull } from "../attempt-folder.ts";
+import { FILES, isAbsent, isFull, openPlain } from "../attempt-folder.ts";
 import { makeInert } from "../inert.ts";
 import { type Scrub, scrubStream } from "../scrub.ts";
 
@@ -239,9 +239,7 @@ export function writeTranscript({ folderPath, serving, maxBytes, log }: Transcri
 
   async function begin(): Promise<void> {
     if (begun) return;
-    // Not through a link that the agent may have put there.
-    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
-    const file = await open(path, flags, 0o600);
+    const file = await open(path, OURS | constants.O_CREAT | constants.O_TRUNC, 0o600);
     await file.close();
     begun = true;
   }
@@ -254,7 +252,7 @@ export function writeTranscript({ folderPath, serving, maxBytes, log }: Transcri
     try {
       await begin();
       if (content === "") return;
-      const file = await open(path, constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW);
+      const file = await open(path, OURS | constants.O_APPEND);
       try {
         if (lost > 0) {
           const note = encode({
@@ -356,6 +354,8 @@ function parseEntry(line: string): TranscriptEntry | null {
 }
 
 const CHUNK_BYTES = 65_536;
+/** Not through a link that the agent may have put there, and not into a pipe that nobody reads. */
+const OURS = constants.O_WRONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const FOLLOW_EVERY_MS = 100;
 
 /** What a transcript holds now, entry by entry; nothing when there is none. */
@@ -393,7 +393,7 @@ export async function* followTranscript(
     for (;;) {
       if (isLeft()) return;
       const last = ended.aborted; // read before the file: what was written before the end is seen
-      file ??= await openOrNull(path);
+      file ??= await openPlain(path, constants.O_NOFOLLOW);
       while (file !== null) {
         if ((await file.stat()).size < at) {
           at = 0;
@@ -420,14 +420,5 @@ export async function* followTranscript(
     }
   } finally {
     await file?.close();
-  }
-}
-
-async function openOrNull(path: string): Promise<FileHandle | null> {
-  try {
-    return await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
-  } catch (error) {
-    if (isAbsent(error)) return null;
-    throw error;
   }
 }

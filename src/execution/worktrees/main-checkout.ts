@@ -1,9 +1,9 @@
 /** Watches the checkout that a tree was made from: an agent with a tree of its own has no business there. */
-import { existsSync, lstatSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, lstatSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { ESCAPE_PATHS, type Escape } from "../../core/escape.ts";
-import { readText } from "../attempt-folder.ts";
+import { readAs, writeText } from "../attempt-folder.ts";
 import { type GitAt, printed, type Workspace } from "./git.ts";
 import { readStatus } from "./inventory.ts";
 
@@ -29,9 +29,7 @@ export async function noteCheckouts(gitFolder: string, checkouts: readonly strin
   const states = await Promise.all(
     checkouts.filter(hasFiles).map(async (folder) => [folder, await readCheckout(at(folder))] as const),
   );
-  const path = join(gitFolder, FILE);
-  writeFileSync(`${path}.new`, JSON.stringify(Object.fromEntries(states)), { mode: 0o600 });
-  renameSync(`${path}.new`, path);
+  writeText(join(gitFolder, FILE), JSON.stringify(Object.fromEntries(states)));
 }
 
 /**
@@ -41,14 +39,13 @@ export async function noteCheckouts(gitFolder: string, checkouts: readonly strin
 export async function changesSince(gitFolder: string, top: string, at: GitAt): Promise<Escape | null> {
   // With the whole repository what was noted in it is gone too.
   if (!existsSync(top)) return { headMoved: true, paths: ["."], count: 1 };
-  const text = readText(join(gitFolder, FILE));
-  if (text === null) return null;
-  let before: z.infer<typeof noted>;
+  let before: z.infer<typeof noted> | null;
   try {
-    before = noted.parse(JSON.parse(text));
+    before = readAs(join(gitFolder, FILE), (text) => noted.parse(JSON.parse(text)));
   } catch {
     return null; // what works in the tree may write here too
   }
+  if (before === null) return null;
   let headMoved = false;
   let count = 0;
   const paths: string[] = [];

@@ -1,9 +1,10 @@
 /** What a tree knows of itself: a file of ours in its part of the repository, which git keeps and removes with it. */
-import { existsSync, readdirSync, readFileSync, renameSync, rmdirSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, rmdirSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { z } from "zod";
-import { readText } from "../attempt-folder.ts";
+import { AppError } from "../../core/errors.ts";
+import { readAs, readText, writeText } from "../attempt-folder.ts";
 
 const FILE = "drover.json";
 
@@ -24,17 +25,13 @@ export type Marker = z.infer<typeof markerFile>;
 
 /** Writes it in one step. @param gitFolder the tree's own part of the repository, `.git/worktrees/<id>` */
 export function writeMarker(gitFolder: string, marker: Marker): void {
-  const path = join(gitFolder, FILE);
-  writeFileSync(`${path}.new`, `${JSON.stringify(marker)}\n`, { mode: 0o600 });
-  renameSync(`${path}.new`, path);
+  writeText(join(gitFolder, FILE), `${JSON.stringify(marker)}\n`);
 }
 
 /** null when there is none, or it is not whole. */
 export function readMarker(gitFolder: string): Marker | null {
-  const text = readText(join(gitFolder, FILE));
-  if (text === null) return null;
   try {
-    return markerFile.parse(JSON.parse(text));
+    return readAs(join(gitFolder, FILE), (text) => markerFile.parse(JSON.parse(text)));
   } catch {
     return null; // git decides without it, and more carefully
   }
@@ -42,20 +39,25 @@ export function readMarker(gitFolder: string): Marker | null {
 
 /** Where the `.git` of a tree points; null when it is no file of that form. */
 export function gitFolderOf(tree: string): string | null {
-  let text: string;
+  let text: string | null;
   try {
-    text = readFileSync(join(tree, ".git"), "utf8");
+    text = readText(join(tree, ".git"));
   } catch {
-    return null; // none, or a folder
+    return null; // a folder, or something else
   }
-  const target = /^gitdir: (.+)\n?$/s.exec(text)?.[1]?.replace(/\n$/, "");
+  const target = /^gitdir: (.+)\n?$/s.exec(text ?? "")?.[1]?.replace(/\n$/, "");
   return target === undefined ? null : resolve(tree, target);
 }
 
 /** The tree that a part of a repository belongs to, whether or not it is there; null when it does not say. */
 export function treeOf(gitFolder: string): string | null {
-  const text = readText(join(gitFolder, "gitdir"))?.replace(/\n$/, "");
-  return text === undefined || text === "" ? null : dirname(resolve(gitFolder, text));
+  try {
+    const text = readText(join(gitFolder, "gitdir"))?.replace(/\n$/, "");
+    return text === undefined || text === "" ? null : dirname(resolve(gitFolder, text));
+  } catch (error) {
+    if (error instanceof AppError) return null; // no plain file
+    throw error;
+  }
 }
 
 /**
