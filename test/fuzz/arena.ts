@@ -91,6 +91,9 @@ const WATCHED_MS = 100;
 const KEPT_TEXTS = 400;
 const KEPT_INPUTS = 20;
 
+/** Words that no person should read: a stack, and what libraries say. */
+const LIBRARY = /\bat .*\.[jt]s:\d+|Too (big|small)|expected string|Invalid input|Unexpected token/;
+
 /** Error codes of the reference, each with the kinds that it may have. */
 const codes = new Map(
   [
@@ -118,7 +121,8 @@ export function checkError(error: unknown, what: string, operation: AnyOperation
   )
     throw new Error(`${at}: no words for people`, { cause: error });
   for (const one of problems ?? [])
-    if (!/^[a-z][a-z_]*$/.test(one.code)) throw new Error(`${at}: a problem without a code`, { cause: error });
+    if (!codes.has(one.code) || LIBRARY.test(one.message))
+      throw new Error(`${at}: the problem ${one.code} (${one.message})`, { cause: error });
 }
 
 /** A statement whose text is made here: tables have no other way into one. */
