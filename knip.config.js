@@ -30,6 +30,7 @@ export default {
   ignoreBinaries: [
     "apt-get",
     "groff",
+    "mkfifo",
     "mount",
     "pg_dump",
     "nsenter",
