@@ -1,9 +1,19 @@
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { guardsPlugin } from "./test/guards/sources.ts";
 
 const tidy = ["test/tidy.test.ts", "test/house.test.ts", "test/golden.test.ts", "test/cases.test.ts"];
 const guards = ["test/guards/*.test.ts"];
 const store = ["src/store/**/*.{test,contract}.ts"];
+
+/** The seeds of the simulator first: they take longest, and beside them everything else runs on the other core. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isLong = (file: TestSpecification) => /[\\/]sim[\\/](?:seeds-\d|plants)\.test\.ts$/.test(file.moduleId);
+    const sorted = await super.sort(files);
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
 
 /**
  * Four groups, by what they need: `tidy` the source text, `unit` nothing, `store` a PostgreSQL cluster, `whole` that and
@@ -15,6 +25,7 @@ export default defineConfig({
     isolate: true,
     // The machines this runs on have two cores, and tests that start processes measure them.
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
     allowOnly: false,
     passWithNoTests: false,
     projects: [

@@ -1,4 +1,7 @@
-/** `npm run sim -- --seed N --for 30d [--hosts 2] [--loops 10] [--seeds 100] [--store postgres] [--faults off] [--trace]`: the simulator, bundled for this Node. */
+/**
+ * The simulator, bundled for this Node: `npm run sim -- --seed N --for 30d [--hosts 3] [--loops 10] [--seeds 100]
+ * [--store postgres] [--faults off] [--without crash,stall#2] [--plant drop_token] [--trace]`, and `npm run sim:soak [-- --seed N]`.
+ */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";

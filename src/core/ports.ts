@@ -779,12 +779,17 @@ export interface Store {
     }>;
   };
   readonly admission: {
-    /** One pass; grants are reserved, with their claims, for the hosts that they name. */
-    pass(input: { readonly hostId: string; readonly limits: Limits }): Promise<{
+    /**
+     * One pass; grants are reserved, with their claims, for the hosts that they name. A daemon says which one of its host
+     * it is: one that has been replaced is granted nothing.
+     */
+    pass(input: { readonly hostId: string; readonly incarnation?: number; readonly limits: Limits }): Promise<{
       readonly granted: number;
       readonly mine: readonly Assignment[];
       readonly refused: readonly { readonly capKey: string; readonly refusal: Refusal }[];
       readonly more: boolean;
+      /** Another daemon is that host now. */
+      readonly superseded?: true;
       /** When the earliest hold ends that keeps something from starting; null when none does. */
       readonly wakeAt?: Instant | null;
       /** The store's clock: `wakeAt` is to be understood by it. */
@@ -867,7 +872,7 @@ export interface Store {
     /** Which of these folders' attempts have ended, and when. */
     endedAmong(input: {
       readonly attemptIds: readonly string[];
-    }): Promise<readonly { readonly attemptId: string; readonly finishedAt: Instant }[]>;
+    }): Promise<readonly { readonly attemptId: string; readonly finishedAt: Instant; readonly lost: boolean }[]>;
   };
   readonly accounts: {
     /** AppError conflict `name_taken`. */

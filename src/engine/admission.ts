@@ -85,7 +85,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
     async tick() {
       if (!(await roomy())) return options.within(limits.watchMs);
       // Both in one turn: they share a commit.
-      const [, pass] = await Promise.all([freshen(), store.admission.pass({ hostId, limits })]);
+      const [, pass] = await Promise.all([freshen(), store.admission.pass({ hostId, incarnation, limits })]);
+      if (pass.superseded === true) return options.onRenewed({ superseded: true, lost: [] });
       for (const assignment of pass.mine) options.take(assignment);
       if (pass.more) options.again();
       const { wakeAt, now } = pass;

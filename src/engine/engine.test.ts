@@ -421,7 +421,10 @@ describe("who is not the owner any more", () => {
     expect(stage.log.filter((line) => line.event === "fenced")).toHaveLength(1);
   });
 
-  test("what was taken over while no daemon was here is ended by the next one", async () => {
+  test.each([
+    ["long after its lease", HOUR],
+    ["while its lease still holds, renewed as it woke (simulator, seed 25)", 1_000],
+  ])("what was taken over while no daemon was here is ended by the next one, %s", async (_, awayMs) => {
     const stage = createStage({ plans: { long: { durationMs: 10 * HOUR } }, sweepMs: MINUTE });
     const { context } = await stage.start();
     const runId = await stage.addRun("long", { onLost: "fail" });
@@ -429,7 +432,7 @@ describe("who is not the owner any more", () => {
     context.die();
     stage.rows(sql`update steps set token = token + 1 where run_id = ${runId}`);
     stage.rows(sql`update attempts set status = 'lost', finished_at = 1 where run_id = ${runId}`);
-    await stage.run(HOUR);
+    await stage.run(awayMs);
     expect(stage.machine.liveProcesses()).toBe(2);
     await stage.start();
     expect(stage.machine.liveProcesses()).toBe(0);

@@ -60,7 +60,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
   const { host, limits } = options;
   const { hostId } = host;
   const halted = new AbortController();
-  const { incarnation, previous } = await store.hosts.join(host);
+  const { incarnation } = await store.hosts.join(host);
 
   let stopping: Promise<void> | null = null;
   const failures = new Map<string, number>();
@@ -289,7 +289,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
   log("info", "engine_started", { hostId, incarnation });
   try {
     await recover({ store, limits, runner, weather, log, hostId, incarnation });
-    if (options.sweepMs !== null) await endStrays({ ...ports, limits, weather, previous, knows: runner.knows });
+    if (options.sweepMs !== null) await endStrays({ ...ports, limits, weather, knows: runner.knows });
   } catch (error) {
     // Another daemon took this one's place meanwhile: `superseded` says so, and nothing failed.
     if (!(error instanceof Halted)) throw error;

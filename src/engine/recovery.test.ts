@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { defaultLimits as limits } from "../core/limits.ts";
 import type { Files, Judgement, Spawner, Store } from "../core/ports.ts";
-import type { HostRecord } from "../core/records.ts";
 import { endStrays } from "./recovery.ts";
 import type { Weather } from "./weather.ts";
 
@@ -9,16 +8,20 @@ const live: Judgement = { kind: "live", pid: 1, pidStarted: "1", started: true }
 const over: Judgement = { kind: "ended", exit: 0, startedAt: 1, endedAt: 2, durationMs: 1 };
 const lost: Judgement = { kind: "lost", why: "exit_unknown" };
 
-/** A host that comes back after its lease, with one folder for each of these judgements. */
+/** A host that comes back, with one folder for each of these judgements. */
 async function comeBack(judgements: readonly Judgement[]): Promise<{ calls: string[]; strays: number }> {
   const calls: string[] = [];
   const act = (what: string) => async (request: { readonly folder: string; readonly mark: string }) => {
     calls.push(`${what} ${request.folder} ${request.mark}`);
     return { killed: 1, left: 0, proof: "proved_empty" as const };
   };
-  const previous = { id: "host_a", leaseUntil: 100 } as HostRecord;
   const strays = await endStrays({
-    store: { hosts: { list: async () => [{ ...previous, lastSeenAt: 1_000 }] } } as unknown as Store,
+    store: {
+      attempts: {
+        endedAmong: async ({ attemptIds }: { readonly attemptIds: readonly string[] }) =>
+          attemptIds.map((attemptId) => ({ attemptId, finishedAt: 1, lost: attemptId !== "att_9" })),
+      },
+    } as unknown as Store,
     files: { folders: async () => judgements.map((_, i) => `att_${i}.1`) } as unknown as Files,
     spawner: {
       bootId: "boot",
@@ -30,7 +33,6 @@ async function comeBack(judgements: readonly Judgement[]): Promise<{ calls: stri
     weather: { persist: (_: string, call: () => Promise<unknown>) => call(), mishap: () => 0 } as unknown as Weather,
     log: () => {},
     knows: () => false,
-    previous,
   });
   return { calls: calls.toSorted((a, b) => (a < b ? -1 : 1)), strays };
 }

@@ -1,7 +1,6 @@
 /** What a new daemon does first: every attempt that its host still has is adopted, settled or given back. */
 import type { Limits } from "../core/limits.ts";
 import type { Files, Spawner, Store } from "../core/ports.ts";
-import type { HostRecord } from "../core/records.ts";
 import { createGate } from "./gate.ts";
 import { attemptOf } from "./janitor.ts";
 import type { Log } from "./ports.ts";
@@ -44,28 +43,29 @@ export interface StrayOptions {
   readonly log: Log;
   /** Whether this host still has that attempt. */
   readonly knows: (attemptId: string) => boolean;
-  /** The host's row as its last daemon left it. */
-  readonly previous: HostRecord | null;
 }
 
 /**
  * Ends what still runs here although another host has taken it over while this one was silent: those attempts are over in
- * the store, so only their folders tell of them.
+ * the store, so only their folders tell of them. The lease says nothing: a daemon that woke, renewed it and died at once
+ * has ended none of them.
  */
 export async function endStrays(options: StrayOptions): Promise<number> {
-  const { store, files, spawner, limits, weather, log, knows, previous } = options;
-  if (previous === null) return 0;
-  const hosts = await weather.persist("hosts.list", () => store.hosts.list({}));
-  // Both by the store's clock: our row was written when we joined.
-  const joinedAt = hosts.find((host) => host.id === previous.id)?.lastSeenAt;
-  if (joinedAt !== undefined && joinedAt <= previous.leaseUntil) return 0;
+  const { store, files, spawner, limits, weather, log, knows } = options;
+  const folders = await files.folders();
+  const lost = new Set<string>();
+  for (let from = 0; from < folders.length; from += limits.janitorBatch) {
+    const attemptIds = [...new Set(folders.slice(from, from + limits.janitorBatch).map(attemptOf))];
+    const ended = await weather.persist("attempts.endedAmong", () => store.attempts.endedAmong({ attemptIds }));
+    for (const one of ended) if (one.lost) lost.add(one.attemptId);
+  }
   const gate = createGate(limits.recoverAtOnce);
   let strays = 0;
   await Promise.all(
-    (await files.folders()).map((folder) =>
+    folders.map((folder) =>
       gate.run(async () => {
         const attemptId = attemptOf(folder);
-        if (knows(attemptId)) return;
+        if (!lost.has(attemptId) || knows(attemptId)) return;
         try {
           const judgement = await spawner.judge({ folder, bootId: spawner.bootId, plant: false });
           if (judgement.kind === "never_started" || judgement.kind === "asked") return;

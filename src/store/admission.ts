@@ -78,13 +78,15 @@ function* snapshot(asking: { hostId: string; limits: Limits } | null): Steps<Vie
     ),
     limits: new Map(limits.map((row) => [row["key"] as string, row["limit_value"] as number])),
     used: new Map(used.map((row) => [row["resource_key"] as string, Number(row["used"])])),
-    sets: sets.map(
-      (row): CapSet => ({
-        key: row["key"] as string,
-        resources: JSON.parse(row["resources"] as string) as string[],
-        hostPin: row["host_pin"] as string | null,
-      }),
-    ),
+    sets: sets
+      .map(
+        (row): CapSet => ({
+          key: row["key"] as string,
+          resources: JSON.parse(row["resources"] as string) as string[],
+          hostPin: row["host_pin"] as string | null,
+        }),
+      )
+      .toSorted((a, b) => (a.key < b.key ? -1 : 1)),
   };
 }
 
@@ -100,6 +102,7 @@ interface Pass {
   readonly mine: readonly Assignment[];
   readonly refused: readonly { readonly capKey: string; readonly refusal: Refusal }[];
   readonly more: boolean;
+  readonly superseded?: true;
   /** When the earliest hold ends that refused something; null when none did, or only a person ends it. */
   readonly wakeAt: number | null;
   readonly now: number;
@@ -107,9 +110,12 @@ interface Pass {
 
 export const admissionPass = operation(
   "admission.pass",
-  function* (input: { hostId: string; limits: Limits }, ctx): Steps<Pass> {
+  function* (input: { hostId: string; incarnation?: number; limits: Limits }, ctx): Steps<Pass> {
     yield* all(advisoryLock(PASS));
     const view = yield* snapshot(input);
+    // What it would be granted is its successor's, who was never told of it.
+    if (input.incarnation !== undefined && view.incarnationOf.get(input.hostId) !== input.incarnation)
+      return { granted: 0, mine: [], refused: [], more: false, superseded: true, wakeAt: null, now: view.now };
     const refused: { capKey: string; refusal: Refusal }[] = [];
     const open: CapSet[] = [];
     for (const set of view.sets) {

@@ -686,12 +686,16 @@ export const takeOver = operation("attempts.takeOver", function* (input: { hostI
 });
 
 export const endedAmong = read("attempts.endedAmong", function* (input: { attemptIds: readonly string[] }): Steps<
-  { attemptId: string; finishedAt: number }[]
+  { attemptId: string; finishedAt: number; lost: boolean }[]
 > {
   const rows = yield* all<Row>(
-    sql`select id, finished_at from attempts where id in (${jsonList(input.attemptIds)}) and finished_at is not null`,
+    sql`select id, finished_at, status from attempts where id in (${jsonList(input.attemptIds)}) and finished_at is not null`,
   );
-  return rows.map((row) => ({ attemptId: row["id"] as string, finishedAt: row["finished_at"] as number }));
+  return rows.map((row) => ({
+    attemptId: row["id"] as string,
+    finishedAt: row["finished_at"] as number,
+    lost: row["status"] === "lost",
+  }));
 });
 
 export const attemptsAmong = read("attempts.among", function* (input: { attemptIds: readonly string[] }): Steps<

@@ -314,6 +314,23 @@ forEachStore("attempts under tokens", (open) => {
     expect(events.at(-1)?.type).toBe("attempt.late_evidence");
   });
 
+  test("a daemon that has been replaced is granted nothing: its successor would never hear of it", async () => {
+    const stage = await openStage(open);
+    await addLoop(stage, every(10_000));
+    stage.setNow(T0 + 10_000);
+    await plan(stage);
+    const host = { hostId: stage.hostId, name: "h", machineId: "m", bootId: "b2", version: "0", leaseMs: 60_000 };
+    const { incarnation } = await stage.store.hosts.join({ ...host, commandCap: 8, agentCap: 2 });
+    const asked = { hostId: stage.hostId, limits };
+    expect(await stage.store.admission.pass({ ...asked, incarnation: incarnation - 1 })).toMatchObject({
+      granted: 0,
+      mine: [],
+      superseded: true,
+    });
+    const { granted, mine } = await stage.store.admission.pass({ ...asked, incarnation });
+    expect([granted, mine[0]?.attempt.incarnation]).toEqual([1, incarnation]);
+  });
+
   test("B-062 an adopted attempt refuses the old token everywhere", async () => {
     const stage = await openStage(open);
     await stage.store.runs.add(draft(stage));

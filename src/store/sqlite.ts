@@ -444,6 +444,8 @@ export interface MemoryStoreOptions<Table extends OperationTable> {
    * would: the body is not told, what was not committed is gone.
    */
   readonly cut?: (point: CutPoint, operation: string) => void;
+  /** Gives rows back in another order: what says none in its text may come in any. */
+  readonly reorder?: (rows: readonly unknown[]) => readonly unknown[];
 }
 
 export interface MemoryStore<Table extends OperationTable> extends StoreHandle<Table> {
@@ -464,9 +466,15 @@ const changesOf = (connection: Sqlite): number => {
 
 /** A store without a file. Each call has run to its end when it returns its promise, so a simulator decides every order. */
 export function openMemoryStore<Table extends OperationTable>(options: MemoryStoreOptions<Table>): MemoryStore<Table> {
-  const { table, clock, migrations = ownMigrations(), library, mint = mintId, cut } = options;
+  const { table, clock, migrations = ownMigrations(), library, mint = mintId, cut, reorder } = options;
   const place = "memory";
   const connection: Sqlite = openSqlite(":memory:", {}, library);
+  const { query } = connection;
+  if (reorder !== undefined)
+    connection.query = (text, values, instant) => {
+      const result = query(text, values, instant);
+      return /\border by\b/.test(text) ? result : { ...result, rows: reorder(result.rows) };
+    };
   connection.pragma("foreign_keys = 1");
   connection.exec("begin immediate");
   const applied = runSync(

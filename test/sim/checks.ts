@@ -1,6 +1,27 @@
-/** The invariants of the design (bars.md, I1 to I12), looked at after every change, at a cost that does not grow with history. */
+/**
+ * The invariants of the design, looked at after every change, at a cost that does not grow with history.
+ *
+ * | invariant | looked at by |
+ * | --- | --- |
+ * | I1 one live attempt and one tree per step | `checkRun`, `checkLeases`, `onStart` |
+ * | I2 nothing accepted from a superseded token | `checkAccepted`, `checkRun` |
+ * | I3 no cap exceeded at a grant | `checkCaps`; no claim outlives its attempt: `after`; one agent in a folder: `onStart` |
+ * | I4 each instant once, in one word | `checkSlots`, `checkRun` |
+ * | I5 one work item for each key | waits for work items |
+ * | I6 terminal is final | `checkRun`, `checkAccepted` |
+ * | I7 what is not terminal has a way out | `checkRun`, `checkLoops` |
+ * | I8 no change without its event, no gap | `after`, `checkRun`, `checkMirror` |
+ * | I9 decisions do not depend on the order of rows | a test of its own, which shuffles them: `sim.test.ts` |
+ * | I10 nobody waits who could go on | `onRest`: only at rest, since a pass may be on its way at any other moment |
+ * | I11 without faults everything drains | `onDrained`: at the end, which is what it is about |
+ * | I12 an edit starts no past work | `after` |
+ *
+ * Beside them: no attempt starts twice, before its row or after its end; tries are counted right; the same settlement
+ * gets the same answer.
+ */
+import type { Limits } from "../../src/core/limits.ts";
 import type { Schedule } from "../../src/core/schedule.ts";
-import { all, one, type Steps } from "../../src/store/operation.ts";
+import { all, instant, one, type Steps } from "../../src/store/operation.ts";
 import { jsonList, sql } from "../../src/store/sql.ts";
 import type { Call, Called } from "./store.ts";
 import { walk } from "./walk.ts";
@@ -11,7 +32,7 @@ export interface Broken {
   readonly what: string;
 }
 
-/** What the store holds for an attempt just before a guarded write. */
+/** What the store holds just before a guarded write: the token of the attempt's step, or the incarnation of the host. */
 interface Held {
   readonly token: number;
   readonly over: boolean;
@@ -29,6 +50,8 @@ export interface Checks {
   onUnrest(hostId: string): void;
   /** Runs that have not ended. */
   unfinished(): number;
+  /** Attempts that were granted. */
+  claims(): number;
   /** At the end, when everything has drained. */
   onDrained(): Steps<void>;
   /** Slots by outcome, for the report. */
@@ -56,6 +79,9 @@ const GUARDED = new Set([
   "attempts.settle",
   "attempts.adopt",
 ]);
+/** Operations that compare an incarnation. */
+const LEASES = new Set(["hosts.join", "hosts.renew", "attempts.takeOver"]);
+const OF_DAEMON = new Set(["hosts.renew", "hosts.report", "hosts.leave", "admission.pass"]);
 
 interface EventRow {
   readonly id: number;
@@ -93,6 +119,11 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
   const live = new Map<string, string>();
   const tokens = new Map<string, number>();
   const loops = new Map<string, LoopMemo>();
+  let granted = 0;
+  /** When each host was last heard of, by the store's clock. */
+  const heardAt = new Map<string, number>();
+  /** Answers to settlements that were accepted, by attempt, token and outcome. */
+  const receipts = new Map<string, string>();
   const starts = new Map<string, number>();
   /** Attempts that have a live tree, by step. */
   const trees = new Map<string, string>();
@@ -342,10 +373,62 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
     return row === undefined ? null : { token: row.token, over: row.finished_at !== null };
   }
 
-  /** A guarded write that was accepted must have held the token. */
+  function* incarnationOf(hostId: string): Steps<Held | null> {
+    const row = yield* one<{ incarnation: number }>(sql`select incarnation from hosts where id = ${hostId}`);
+    return row === undefined ? null : { token: row.incarnation, over: false };
+  }
+
+  /** Nobody takes what a host has that renews. Its lease is by the store's clock, like all that is compared with it. */
+  function* checkLeases({ entry: { name }, input, answer, failed }: Called): Steps<void> {
+    if (failed) return;
+    const now = yield* instant();
+    const { hostId } = input as { hostId: string };
+    if (name === "hosts.join" || (answer as { superseded?: boolean }).superseded === false) heardAt.set(hostId, now);
+    if (name !== "attempts.takeOver" || (answer as { taken: number }).taken === 0) return;
+    const { limits } = input as { limits: Limits };
+    const taken = yield* all<{ id: string; host_id: string }>(
+      sql`select id, host_id from attempts where finished_at = ${now} and class = 'lost' and host_id <> ${hostId}`,
+    );
+    for (const { id, host_id } of taken)
+      ensure(
+        now - (heardAt.get(host_id) ?? 0) > limits.leaseMs,
+        "I1",
+        () =>
+          `${id} was taken over, and ${host_id}, which has it, had renewed ${now - (heardAt.get(host_id) ?? 0)} ms before`,
+      );
+  }
+
+  /** The same settlement again gives the same answer again. */
+  function checkReceipt(input: unknown, answer: unknown): void {
+    const { attemptId, token, outcome } = input as { attemptId: string; token: number; outcome: unknown };
+    const key = JSON.stringify([attemptId, token, outcome]);
+    const said = JSON.stringify(answer);
+    const before = receipts.get(key);
+    if ((answer as { answer: string }).answer === "done") receipts.set(key, said);
+    ensure(
+      before === undefined || before === said,
+      "receipts",
+      () => `settling ${attemptId} was answered ${before}, and when it was repeated ${said}`,
+    );
+  }
+
+  /** A guarded write that was accepted must have held the token, or the incarnation. */
   function checkAccepted({ entry: { name }, input, found, answer, failed }: Called): void {
-    if (failed || !GUARDED.has(name)) return;
+    if (failed) return;
+    if (name === "attempts.settle") checkReceipt(input, answer);
     const said = typeof answer === "string" ? answer : (answer as { answer?: string } | null)?.answer;
+    if (OF_DAEMON.has(name)) {
+      const { hostId, incarnation } = input as { hostId: string; incarnation: number };
+      const current = (found as Held | null)?.token;
+      const { superseded, granted: grants = 0 } = answer as { superseded?: boolean; granted?: number };
+      const accepted = said === "done" || superseded === false || grants > 0;
+      return ensure(
+        !accepted || current === incarnation,
+        "I2",
+        () => `${name} of ${hostId} was accepted from its daemon ${incarnation} while ${current} is its daemon`,
+      );
+    }
+    if (!GUARDED.has(name)) return;
     if (said !== "done") return;
     const { attemptId, token } = input as { attemptId: string; token: number };
     const held = found as Held | null;
@@ -364,11 +447,14 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
 
   return {
     before({ entry, input }) {
-      const attemptId = (input as { attemptId?: string } | undefined)?.attemptId;
-      return GUARDED.has(entry.name) && attemptId !== undefined ? heldBy(attemptId) : null;
+      if (GUARDED.has(entry.name)) return heldBy((input as { attemptId: string }).attemptId);
+      return OF_DAEMON.has(entry.name) ? incarnationOf((input as { hostId: string }).hostId) : null;
     },
     *after(calls, changed, named) {
-      for (const call of calls) checkAccepted(call);
+      for (const call of calls) {
+        checkAccepted(call);
+        if (LEASES.has(call.entry.name)) yield* checkLeases(call);
+      }
       if (!changed) return false;
       const names = calls.map(({ entry }) => entry.name);
       const operation = names.join(", ");
@@ -390,7 +476,12 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
       if (names.every((name) => name === "hosts.renew")) return false;
       yield* checkMirror(operation);
       if (names.some((name) => name.startsWith("loops."))) yield* checkLoops(operation);
-      if (calls.some(({ answer }) => ((answer as { granted?: number } | null)?.granted ?? 0) > 0)) yield* checkCaps();
+      const grants = calls.reduce(
+        (sum, { answer }) => sum + ((answer as { granted?: number } | null)?.granted ?? 0),
+        0,
+      );
+      granted += grants;
+      if (grants > 0) yield* checkCaps();
       if (names.includes("attempts.settle") || names.includes("attempts.takeOver")) {
         const stale = yield* one<{ n: number }>(
           sql`select count(*) as n from claims c join attempts a on a.id = c.attempt_id where a.finished_at is not null`,
@@ -419,7 +510,7 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
       const crowded = yield* one<{ key: string; n: number }>(
         sql`select resource_key as key, count(*) as n from claims where resource_key like 'folder:%' group by resource_key having count(*) > 1`,
       );
-      ensure(crowded === undefined, "I9", () => `${crowded?.n} agents write in ${crowded?.key} at once`);
+      ensure(crowded === undefined, "I3", () => `${crowded?.n} agents write in ${crowded?.key} at once`);
     },
     *onEnd(attemptId) {
       const place = yield* placeOf(attemptId);
@@ -462,6 +553,7 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
         fail({ invariant: "I10", what: `${loop.id} was due at ${loop.wake_at}, it is ${now}` });
     },
     unfinished: () => live.size,
+    claims: () => granted,
     *onDrained() {
       const counts = yield* all<{ what: string; n: number }>(
         sql`select 'runs' as what, count(*) as n from runs where finished_at is null

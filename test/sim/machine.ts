@@ -93,8 +93,8 @@ export interface MachineOptions {
   readonly onEnd: (attemptId: string) => void;
   /** Plants the fault that a shim does not look whether it has the ticket. */
   readonly skipTicket: boolean;
-  /** Probability that a bell is lost. */
-  readonly lostBells: () => number;
+  /** Whether a bell is lost. */
+  readonly losesBell: () => boolean;
 }
 
 export interface Machine {
@@ -143,7 +143,7 @@ export function createMachine(options: MachineOptions): Machine {
     (folder.command === "alive" ? 1 : 0) + folder.children + (folder.shim === "alive" ? 1 : 0);
 
   function ring(folder: Folder): void {
-    if (chance.hit(options.lostBells())) return;
+    if (options.losesBell()) return;
     onBell(folder.name);
     if (chance.hit(0.02)) onBell(folder.name);
   }

@@ -14,8 +14,11 @@ export interface Fate {
   refuses(context: Context): Error | null;
   /** Brings it to the disk, now or when that is slow. */
   deliver(context: Context, commit: () => void): void;
-  /** How many of that many calls are committed when the process dies before it answers; null when it does not. */
-  torn(context: Context, calls: number): number | null;
+  /**
+   * What happens to a group of that many calls that gets no answers: the process dies when some are committed, or the
+   * writer dies, and its callers are told that nobody knows. Null when nothing happens to it.
+   */
+  dies(context: Context, calls: number): number | { readonly kept: boolean; readonly error: Error } | null;
 }
 
 export interface MemorySimStoreOptions {
@@ -26,6 +29,7 @@ export interface MemorySimStoreOptions {
   readonly fate: Fate;
   /** Whether calls of one daemon and turn share a commit. */
   readonly joins: boolean;
+  readonly reorder?: (rows: readonly unknown[]) => readonly unknown[];
 }
 
 type Calls = Readonly<Record<string, Readonly<Record<string, (input: unknown) => Promise<unknown>>>>>;
@@ -51,6 +55,7 @@ export function createMemorySimStore(options: MemorySimStoreOptions): SimStore {
     table: options.table,
     clock: options.clock,
     mint: options.mint,
+    ...(options.reorder === undefined ? {} : { reorder: options.reorder }),
     cut(point) {
       if (serving === null) return;
       const { calls, found } = serving;
@@ -97,12 +102,13 @@ export function createMemorySimStore(options: MemorySimStoreOptions): SimStore {
   function commit(context: Context, group: readonly Waiting[]): void {
     const refused = fate.refuses(context);
     if (refused !== null) return group.forEach(({ reject }) => reject(refused));
-    const torn = fate.torn(context, group.length);
-    if (torn === null) return run(group);
-    const crash = new Crash("torn");
-    const dies = group.map(({ call }) => ({ call, resolve: () => undefined, reject: () => undefined }));
-    if (torn > 0) run(dies.slice(0, torn));
-    for (const { reject } of group) reject(crash);
+    const death = fate.dies(context, group.length);
+    if (death === null) return run(group);
+    const [kept, error] =
+      typeof death === "number" ? [death, new Crash("torn")] : [death.kept ? group.length : 0, death.error];
+    const unheard = () => undefined;
+    if (kept > 0) run(group.slice(0, kept).map(({ call }) => ({ call, resolve: unheard, reject: unheard })));
+    for (const { reject } of group) reject(error);
   }
 
   function flush(context: Context, writer: Writer): void {

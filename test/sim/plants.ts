@@ -1,19 +1,20 @@
 /** Faults planted into the store's operations, to see that the simulator finds them. */
 import type { Outcome } from "../../src/core/run.ts";
 import { all, one, type Operation, type OperationTable, type Steps } from "../../src/store/operation.ts";
-import { sql } from "../../src/store/sql.ts";
+import { render, sql } from "../../src/store/sql.ts";
 
-export type Plant =
-  /** A settlement is accepted whatever token it comes with. */
-  | "drop_token"
-  /** A shim does not look whether it has the ticket. */
-  | "skip_ticket"
-  /** A slot is written and `planned_until` stays where it was. */
-  | "keep_planned_until"
-  /** What is settled can be settled again. */
-  | "settle_twice"
-  /** The feed is read by the id alone: on PostgreSQL a row that is committed late is passed by. */
-  | "late_feed";
+export const PLANTS = {
+  drop_token: "a settlement is accepted whatever token it comes with",
+  skip_ticket: "a shim does not look whether it has the ticket",
+  keep_planned_until: "a slot is written and `planned_until` stays where it was",
+  settle_twice: "what is settled can be settled again",
+  compare_clocks: "a host's lease is written by its own clock, and judged by another's",
+  forget_slot: "the end of a run leaves its slot without an outcome",
+  ignore_receipt: "a settlement that is repeated does not get its first answer again",
+  late_feed: "on PostgreSQL the feed is read by the id alone, and a row that is committed late is passed by",
+  late_renewal: "a renewal is accepted after another daemon has joined as that host",
+} as const;
+export type Plant = keyof typeof PLANTS;
 
 type Body = (input: never, ctx: { id(kind: never): string }) => Steps<unknown>;
 
@@ -25,7 +26,21 @@ const changed = (table: OperationTable, noun: string, verb: string, steps: (inne
   };
 };
 
-export function plantIn(table: OperationTable, plant: Plant): OperationTable {
+const settleWith = (table: OperationTable, steps: (inner: Body) => Body) => changed(table, "attempts", "settle", steps);
+
+/** The same body, but statements like these are not run and seem to have changed a row. */
+function* leavingOut(steps: Steps<unknown>, like: RegExp): Steps<unknown> {
+  for (let move = steps.next(undefined as never); ; ) {
+    if (move.done === true) return move.value;
+    const { queries, last } = move.value;
+    const runs = queries.map((query) => !like.test(render(query, "sqlite").text));
+    const results = [...(yield { queries: queries.filter((_, i) => runs[i]), last })];
+    move = steps.next(runs.map((ran) => (ran ? results.shift() : null) ?? { rows: [], changes: 1 }));
+  }
+}
+
+/** @param clockOf what a host's own clock says */
+export function plantIn(table: OperationTable, plant: Plant, clockOf: (hostId: string) => number): OperationTable {
   switch (plant) {
     case "skip_ticket":
       return table; // planted in the machine
@@ -51,10 +66,8 @@ export function plantIn(table: OperationTable, plant: Plant): OperationTable {
           },
       );
     case "drop_token":
-      return changed(
+      return settleWith(
         table,
-        "attempts",
-        "settle",
         (inner) =>
           function* (input, ctx) {
             const { attemptId } = input as { attemptId: string };
@@ -79,10 +92,8 @@ export function plantIn(table: OperationTable, plant: Plant): OperationTable {
           },
       );
     case "settle_twice":
-      return changed(
+      return settleWith(
         table,
-        "attempts",
-        "settle",
         (inner) =>
           function* (input, ctx) {
             const { attemptId, outcome } = input as { attemptId: string; outcome: Outcome };
@@ -98,6 +109,49 @@ export function plantIn(table: OperationTable, plant: Plant): OperationTable {
             yield* all(sql`insert into events (subject_kind, subject_id, number, type, token, data, created_at)
               select 'run', r.id, r.event_number, 'attempt.settled_again', null, '{}', r.created_at from runs r where r.id = (select run_id from attempts where id = ${attemptId})`);
             return { answer: "done", step: null, run: null };
+          },
+      );
+    case "compare_clocks":
+      return changed(
+        table,
+        "hosts",
+        "renew",
+        (inner) =>
+          function* (input, ctx) {
+            const { hostId, leaseMs } = input as { hostId: string; leaseMs: number };
+            const answer = yield* inner(input, ctx);
+            const until = clockOf(hostId) + leaseMs;
+            yield* all(sql`update hosts set lease_until = ${until} where id = ${hostId}`);
+            yield* all(
+              sql`update attempts set lease_until = ${until} where host_id = ${hostId} and finished_at is null`,
+            );
+            return answer;
+          },
+      );
+    case "forget_slot":
+      return settleWith(table, (inner) => (input, ctx) => leavingOut(inner(input, ctx), /^update slots set outcome/));
+    case "ignore_receipt":
+      return settleWith(
+        table,
+        (inner) =>
+          function* (input, ctx) {
+            const { attemptId } = input as { attemptId: string };
+            yield* all(
+              sql`delete from receipts where step_id = (select step_id from attempts where id = ${attemptId})`,
+            );
+            return yield* inner(input, ctx);
+          },
+      );
+    case "late_renewal":
+      return changed(
+        table,
+        "hosts",
+        "renew",
+        (inner) =>
+          function* (input, ctx) {
+            const { hostId } = input as { hostId: string };
+            const host = yield* one<{ incarnation: number }>(sql`select incarnation from hosts where id = ${hostId}`);
+            return yield* inner({ ...(input as object), incarnation: host?.incarnation ?? 0 } as never, ctx);
           },
       );
   }

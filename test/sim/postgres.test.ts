@@ -25,7 +25,7 @@ describe.skipIf(process.env["DROVER_TEST_STORES"] === "sqlite")("a world on a Po
   async function findsWithin(seeds: number, plant: Plant): Promise<string> {
     for (let seed = 1; seed <= seeds; seed++) {
       const { broken } = await simulate({ seed, days: 3 * HOUR, hosts: 2, loops: 5, plant, cluster });
-      if (broken !== null) return broken;
+      if (broken !== null) return `${broken.invariant} ${broken.what}`;
     }
     return `not found within ${seeds} seeds`;
   }

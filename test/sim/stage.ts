@@ -119,7 +119,7 @@ export function createStage(options: StageOptions = {}): Stage {
     onStart: (attemptId) => starts.set(attemptId, (starts.get(attemptId) ?? 0) + 1),
     onEnd: () => undefined,
     skipTicket: false,
-    lostBells: () => 0,
+    losesBell: () => false,
   });
   const memory = openMemoryStore({
     table: operations,

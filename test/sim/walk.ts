@@ -1,11 +1,43 @@
 /** Due instants by walking: the schedule's words read again, sharing nothing with the arithmetic that it checks. */
 import type { Schedule } from "../../src/core/schedule.ts";
 
-/** Zones of the simulated loops, with the offset that they have all year. */
-export const FIXED_ZONES: Readonly<Record<string, number>> = {
-  UTC: 0,
-  "Asia/Kolkata": 330 * 60_000,
-  "America/Phoenix": -420 * 60_000,
+interface Zone {
+  readonly offsetMs: number;
+  /** Instants from which another offset holds, in order. */
+  readonly changes: readonly (readonly [at: number, offsetMs: number])[];
+}
+
+const HOUR = 3_600_000;
+
+/** Zones of the simulated loops, as the law has them for the months in which worlds begin. */
+export const ZONES: Readonly<Record<string, Zone>> = {
+  UTC: { offsetMs: 0, changes: [] },
+  "Asia/Kolkata": { offsetMs: 5.5 * HOUR, changes: [] },
+  "America/New_York": {
+    offsetMs: -5 * HOUR,
+    changes: [
+      [Date.UTC(2026, 2, 8, 7), -4 * HOUR],
+      [Date.UTC(2026, 10, 1, 6), -5 * HOUR],
+      [Date.UTC(2027, 2, 14, 7), -4 * HOUR],
+    ],
+  },
+  "Europe/Rome": {
+    offsetMs: HOUR,
+    changes: [
+      [Date.UTC(2026, 2, 29, 1), 2 * HOUR],
+      [Date.UTC(2026, 9, 25, 1), HOUR],
+      [Date.UTC(2027, 2, 28, 1), 2 * HOUR],
+    ],
+  },
+  // Half an hour, the other way round.
+  "Australia/Lord_Howe": {
+    offsetMs: 11 * HOUR,
+    changes: [
+      [Date.UTC(2026, 3, 4, 15), 10.5 * HOUR],
+      [Date.UTC(2026, 9, 3, 15, 30), 11 * HOUR],
+      [Date.UTC(2027, 3, 3, 15), 10.5 * HOUR],
+    ],
+  },
 };
 
 function field(text: string, from: number, to: number): ReadonlySet<number> {
@@ -33,17 +65,38 @@ export function* walk(schedule: Schedule, after: number, until: number): Generat
       return;
     }
     case "cron": {
-      const offsetMs = FIXED_ZONES[schedule.zone];
-      if (offsetMs === undefined) throw new Error(`the walk does not know the zone ${schedule.zone}`);
+      const zone = ZONES[schedule.zone];
+      if (zone === undefined) throw new Error(`the walk does not know the zone ${schedule.zone}`);
       const [m = "*", h = "*", dom = "*", mon = "*", dow = "*"] = schedule.expression.split(" ");
       const [minutes, hours, days, months] = [field(m, 0, 59), field(h, 0, 23), field(dom, 1, 31), field(mon, 1, 12)];
       const weekdays = field(dow, 0, 6);
+      const says = (localMs: number): boolean => {
+        const local = new Date(localMs);
+        return (
+          minutes.has(local.getUTCMinutes()) &&
+          hours.has(local.getUTCHours()) &&
+          days.has(local.getUTCDate()) &&
+          months.has(local.getUTCMonth() + 1) &&
+          weekdays.has(local.getUTCDay())
+        );
+      };
+      // Each of its local times comes once a day: what the clock skips at the end of the gap, what it repeats the first time.
+      const fixed = !/[*/]/.test(m) && !/[*/]/.test(h);
       for (let at = Math.ceil((after + 1) / 60_000) * 60_000; at <= until; at += 60_000) {
-        const local = new Date(at + offsetMs);
-        if (!minutes.has(local.getUTCMinutes()) || !hours.has(local.getUTCHours())) continue;
-        if (!days.has(local.getUTCDate()) || !months.has(local.getUTCMonth() + 1) || !weekdays.has(local.getUTCDay()))
-          continue;
-        yield at;
+        let { offsetMs } = zone;
+        let before = offsetMs;
+        let changedAt = Number.NEGATIVE_INFINITY;
+        for (const [from, next] of zone.changes) {
+          if (from > at) break;
+          before = offsetMs;
+          offsetMs = next;
+          changedAt = from;
+        }
+        const again = fixed && at + offsetMs < changedAt + before;
+        let due = !again && says(at + offsetMs);
+        if (fixed && at === changedAt)
+          for (let local = at + before; !due && local < at + offsetMs; local += 60_000) due = says(local);
+        if (due) yield at;
       }
       return;
     }
