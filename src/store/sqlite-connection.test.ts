@@ -166,7 +166,7 @@ describe("damage", () => {
     for (const code of await refusals()) expect(code).toBe("store_corrupt");
   });
 
-  test("B-072 a damaged page is found when the last writer did not end cleanly", async () => {
+  test("B-072 a damaged page is found when the last writer did not end cleanly, and by each opening after that", async () => {
     await fill(200);
     // A log with content, as after a kill.
     const writer = spawnSync(process.execPath, [
@@ -185,7 +185,9 @@ describe("damage", () => {
     const handle = openSync(file, "r+");
     writeSync(handle, Buffer.alloc(4096, 0xa5), 0, 4096, page);
     closeSync(handle);
-    await expect(openDirect()).rejects.toMatchObject({ kind: "unreachable", code: "store_corrupt" });
+    for (let openings = 0; openings < 3; openings++)
+      await expect(openDirect()).rejects.toMatchObject({ kind: "unreachable", code: "store_corrupt" });
+    expect(statSync(`${file}-wal`).size).toBeGreaterThan(0);
   });
 });
 

@@ -149,14 +149,8 @@ export interface Opened {
   readonly version: number;
 }
 
-function prepare(connection: Sqlite, options: ConnectionOptions, wasMade: boolean, unclean: boolean): Opened {
-  const {
-    file,
-    access,
-    migrations,
-    busyMs = SQLITE_LIMITS.busyMs,
-    checkMaxBytes = SQLITE_LIMITS.checkMaxBytes,
-  } = options;
+function prepare(connection: Sqlite, options: ConnectionOptions, wasMade: boolean, isToCheck: boolean): Opened {
+  const { file, access, migrations, busyMs = SQLITE_LIMITS.busyMs } = options;
   const { application, version, empty } = patiently(busyMs, () => identityOf(connection));
   const isNew = empty && application === 0 && version === 0;
   if (!isNew && application !== APPLICATION_ID) throw notAStore(file);
@@ -174,7 +168,7 @@ function prepare(connection: Sqlite, options: ConnectionOptions, wasMade: boolea
       },
     );
   patiently(busyMs, () => setPragmas(connection, options));
-  if (unclean && access === "write" && statSync(file).size <= checkMaxBytes) {
+  if (isToCheck) {
     const found = patiently(busyMs, () => connection.pragma("quick_check(1)"));
     if (found !== "ok") throw storeCorrupt(file, String(found));
   }
@@ -186,6 +180,31 @@ function prepare(connection: Sqlite, options: ConnectionOptions, wasMade: boolea
   }
   const applied = patiently(busyMs, () => runMigrations(connection, options));
   return { connection, applied, version: migrations.length };
+}
+
+/**
+ * Looks at all pages, before anybody opens the file for writing: the last writer that closes it takes the log away, and with
+ * it what says that it has to be looked at. Answers whether that could be done. Errors: AppError `store_corrupt`, or SQLite's.
+ */
+function checkPages({ file, library, busyMs = SQLITE_LIMITS.busyMs }: ConnectionOptions): boolean {
+  let reader: Sqlite;
+  try {
+    reader = openSqlite(file, { readOnly: true }, library);
+    // Whose it is, and of which version, is said by who opens it.
+    if (patiently(busyMs, () => identityOf(reader)).application !== APPLICATION_ID) {
+      reader.close();
+      return false;
+    }
+  } catch {
+    return false; // the log cannot be read without the right to write: the writer looks
+  }
+  try {
+    const found = patiently(busyMs, () => reader.pragma("quick_check(1)"));
+    if (found !== "ok") throw storeCorrupt(file, String(found));
+    return true;
+  } finally {
+    reader.close();
+  }
 }
 
 /**
@@ -209,10 +228,13 @@ export function openConnection(options: ConnectionOptions): Opened {
   if (access === "write") checkWritable(file);
   // A log that has content before anybody opened it: the last writer was killed, or is still there.
   const unclean = (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+  const isToCheck =
+    unclean && access === "write" && statSync(file).size <= (options.checkMaxBytes ?? SQLITE_LIMITS.checkMaxBytes);
   let connection: Sqlite | undefined;
   try {
+    const isLeft = isToCheck && !checkPages(options);
     connection = openSqlite(file, { readOnly: access === "read" }, library);
-    const opened = prepare(connection, options, wasMade, unclean);
+    const opened = prepare(connection, options, wasMade, isLeft);
     if (access === "write" && !wasMade) writeMarker(file);
     return opened;
   } catch (error) {

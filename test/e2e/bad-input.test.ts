@@ -211,6 +211,7 @@ test.each<[what: string, status: number, code: string, path: string, args: reado
 test("a misspelt command or flag is told what was meant", async () => {
   expect((await home.refused(2, ["rnus"])).hint).toContain("drover runs");
   expect((await home.refused(2, ["loop", "puase"])).hint).toContain("drover loop pause");
+  expect((await home.refused(2, ["runs", "--reason", "exit"])).hint).toBe("Give --class exit.");
   expect((await home.refused(2, ["runs", "--sttaus", "failed"])).hint).toContain("--status");
 });
 

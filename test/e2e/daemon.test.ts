@@ -88,7 +88,7 @@ describe.skipIf(process.platform !== "linux")("watches of files", () => {
     await until(async () => (await show(id)).status === "succeeded", "it has ended");
     expect((await home.run(["logs", id])).out.trim()).toBe("2000");
     expect((await status()).daemon.pid).toBe(pid);
-  });
+  }, 180_000);
 
   const noWatches = ["unshare", "--user", "--map-root-user"];
   const shell = "echo 0 > /proc/sys/user/max_inotify_instances";
@@ -109,6 +109,7 @@ describe.skipIf(process.platform !== "linux")("watches of files", () => {
       expect(findings.map(({ code }) => code)).toContain("watch_limit_low");
       expect(readFileSync(join(home.folder, "home/logs/daemon.log"), "utf8")).toContain("cannot be watched");
     },
+    180_000,
   );
 });
 

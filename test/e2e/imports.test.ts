@@ -103,6 +103,24 @@ API_TOKEN=hunter2hunter2
     expect(await names()).toEqual(["true"]);
   });
 
+  test("one of the system's is known by its place and by its lines, and is not read as a person's", async () => {
+    write(
+      "theirs",
+      "SHELL=/bin/sh\n17 * * * * root cd / && run-parts --report /etc/cron.hourly\n@daily root /bin/true\n",
+    );
+    write("mine", "17 * * * * root-of-all --now\n@daily root /bin/true\n");
+    const refused = await home.refused(2, ["import", "crontab", "theirs"]);
+    expect(refused).toMatchObject({ message: expect.stringContaining("names a user"), hint: "Give --system." });
+    expect(await home.json(["import", "crontab", "theirs", "--system", "--dry-run"])).toMatchObject({
+      counts: { problems: 0 },
+    });
+    expect(await home.json(["import", "crontab", "mine", "--dry-run"])).toMatchObject({ counts: { new: 2 } });
+    if (existsSync("/etc/crontab"))
+      expect(await home.refused(2, ["import", "crontab", "crontab"], { cwd: "/etc" })).toMatchObject({
+        hint: "Give --system.",
+      });
+  });
+
   test("asks `crontab -l` where no file is given, and says when there is none", async () => {
     const bin = join(home.folder, "bin");
     mkdirSync(bin);

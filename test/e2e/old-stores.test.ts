@@ -255,6 +255,6 @@ describe.each(cluster === undefined ? (["sqlite"] as const) : (["sqlite", "postg
         await home.close();
       }
     },
-    120_000,
+    240_000,
   );
 });

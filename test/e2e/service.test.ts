@@ -4,6 +4,7 @@ import {
   appendFileSync,
   cpSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -324,6 +325,20 @@ describe.skipIf(!hasSystemctl)("where the user's systemd cannot be asked", () =>
     expect(up).toMatchObject({ started: true, service: null, warnings: [{ code: "service_unreachable" }] });
     expect(await home.json(["daemon", "uninstall"], { env })).toMatchObject({ removed: true, stopped: false });
     expect(existsSync(made.file)).toBe(false);
+  });
+
+  test("a link to what is not there is somebody's, and is replaced only when that is said", async () => {
+    const { file } = await home.json<Installed>(["daemon", "install", "--dry-run"], { env });
+    mkdirSync(dirname(file), { recursive: true });
+    symlinkSync(join(home.folder, "dotfiles/drover.service"), file);
+    expect(await home.refused(4, ["daemon", "install"], { env })).toMatchObject({
+      code: "service_foreign",
+      path: file,
+    });
+    expect(lstatSync(file).isSymbolicLink()).toBe(true);
+    await home.json(["daemon", "install", "--replace"], { env });
+    expect(lstatSync(file).isFile()).toBe(true);
+    expect(existsSync(join(home.folder, "dotfiles"))).toBe(false);
   });
 
   test("a password of the store is kept out of the unit, and a broken configuration is said before anything is written", async () => {

@@ -110,7 +110,7 @@ describe("the next version", () => {
       await home.run(["down", "--stop-runs"], { program: newer });
       await home.close();
     }
-  });
+  }, 180_000);
 
   test("does not touch a store that it cannot copy first", async () => {
     const home = openHome();

@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { chmodSync, lstatSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { AppError } from "../../core/errors.ts";
 import { PROVIDERS } from "../accounts/agent-target.ts";
@@ -78,6 +78,11 @@ export const operation = defineOperation({
               : "--replace writes it anew; --dry-run shows what.",
         });
     }
+    if (before === null && !input.replace && isLink(file))
+      throw new AppError("conflict", "service_foreign", `${file} is a link to what is not there`, {
+        path: file,
+        hint: "Somebody may be about to put it there. --replace puts drover's in the link's place.",
+      });
     const look = await control.look(name);
     if (look.fault !== null) {
       const hint =
@@ -178,3 +183,5 @@ export type InstallAnswer = {
   readonly service: ServiceState | null;
   readonly warnings: readonly Warning[];
 };
+
+const isLink = (file: string): boolean => lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink() === true;

@@ -69,6 +69,7 @@ export const operation = defineOperation({
       input.files?.map(({ name, base64 }) => ({ name, bytes: new Uint8Array(Buffer.from(base64, "base64")) })) ??
       (input.system ? await systemFiles(context) : [await ownCrontab(context)]);
     const sources: ImportSource[] = given.map(({ name, bytes }) => ({ name, readings: readCrontab(bytes, around) }));
+    if (!input.system && input.files !== undefined) for (const source of sources) refuseSystems(source, context.cwd);
     return importLoops(context, hostZone, {
       sources,
       prefix: input.prefix,
@@ -83,6 +84,21 @@ export const operation = defineOperation({
     });
   },
 });
+
+/**
+ * A crontab of the system's, read as a person's, would run the user's name as a command. It is one by its place, or where
+ * each line goes on with `root`. Errors: AppError invalid `bad_input`.
+ */
+function refuseSystems({ name, readings }: ImportSource, cwd: string): void {
+  const commands = readings.flatMap(({ loop }) => (loop === null ? [] : [loop.argv.at(-1) ?? ""]));
+  const isPlaced = /^\/etc\/(?:crontab|cron\.d\/[^/]+)$/.test(resolve(cwd, name));
+  if (!isPlaced && !(commands.length > 0 && commands.every((command) => /^root\s/.test(command)))) return;
+  throw badInput(
+    "files",
+    `${name} is a crontab of the system's: each line names a user before its command`,
+    "Give --system.",
+  );
+}
 
 interface Crontab {
   readonly name: string;

@@ -10,6 +10,21 @@ import { pageFields, pageRequest } from "../page.ts";
 import { shownHead } from "./run-answer.ts";
 import { pageOf } from "../shape.ts";
 
+const reasons = choice("only runs that wait for this reason", [...waitReasons, ...heldReasons]);
+/** What a run failed with is asked for in the same words, and has a filter of its own. */
+const waitingFor: typeof reasons = {
+  ...reasons,
+  read: (given, path, reading, before) => reasons.read(refuseClass(given, path), path, reading, before),
+  check: (value, path) => reasons.check(refuseClass(value, path), path),
+};
+
+function refuseClass<T>(value: T, path: string): T {
+  const failed = failureClasses.find((one) => one === (value as unknown));
+  if (failed !== undefined)
+    throw badInput(path, `no run waits for ${failed}: runs fail with it`, `Give --class ${failed}.`, "bad_choice");
+  return value;
+}
+
 export const operation = defineOperation({
   name: "runs",
   where: "read",
@@ -21,7 +36,7 @@ export const operation = defineOperation({
     }),
     kind: choice("only runs of commands, or of agents", ["command", "agent"]),
     class: choice("only runs that failed with this class", failureClasses),
-    reason: choice("only runs that wait for this reason", [...waitReasons, ...heldReasons]),
+    reason: waitingFor,
     label: labelField("only runs with this label"),
     since: timeField("only runs queued since"),
     until: timeField("only runs queued until"),
