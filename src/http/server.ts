@@ -4,7 +4,7 @@
  */
 import { chmodSync, lstatSync, mkdirSync, renameSync, rmdirSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import { AppError, type ErrorKind, toDocument } from "../core/errors.ts";
 import type { AnyOperation, Health } from "../ops/operation.ts";
@@ -120,19 +120,37 @@ async function listen(options: ServerOptions): Promise<Listener> {
   const { socket, onRequest } = options;
   let active = 0;
   let closing = false;
-  const server = createServer((request, response) => {
+  // A request without a Host is refused by us, with a document, as one with a wrong one is.
+  const server = createServer({ requireHostHeader: false }, (request, response) => {
     // Asking for health is no work: a daemon that ends when idle is not kept by whoever watches it.
     if (request.url?.startsWith(`${API}/ops/`) === true) {
       active += 1;
       onRequest(active);
-      response.once("close", () => {
+      const { socket: connection } = request;
+      // Of several that came at once, those behind the one that closed their connection are never told of its end by Node.
+      let isCounted = true;
+      const end = (): void => {
+        response.off("close", end);
+        connection.off("close", end);
+        if (!isCounted) return;
+        isCounted = false;
         active -= 1;
         onRequest(active);
-      });
+      };
+      response.once("close", end);
+      connection.once("close", end);
     }
     if (closing) response.setHeader("connection", "close");
     answer(options, request, response).catch((error: unknown) => refuse(options, response, error));
   });
+  // What Node would refuse by itself, or drop without a word, is told why as everything else is.
+  server.on("clientError", (error: NodeJS.ErrnoException, connection) =>
+    refuseRaw(error.code ?? "", connection as Socket),
+  );
+  server.on("connect", (_request, connection) => refuseRaw("CONNECT", connection as Socket));
+  server.on("checkExpectation", (_request: IncomingMessage, response: ServerResponse) =>
+    refuse(options, response, new AppError("invalid", "bad_request", "no expectation is met here but 100-continue")),
+  );
   // Requests are answered in milliseconds; a client that stops in the middle of one must not hold us.
   server.requestTimeout = 30_000;
   server.headersTimeout = 10_000;
@@ -289,10 +307,16 @@ async function readBody(request: IncomingMessage, maxBytes: number): Promise<unk
   if (Number(request.headers["content-length"] ?? 0) > maxBytes) throw tooLarge();
   const pieces: Buffer[] = [];
   let bytes = 0;
-  for await (const piece of request as AsyncIterable<Buffer>) {
-    bytes += piece.length;
-    if (bytes > maxBytes) throw tooLarge();
-    pieces.push(piece);
+  try {
+    for await (const piece of request as AsyncIterable<Buffer>) {
+      bytes += piece.length;
+      if (bytes > maxBytes) throw tooLarge();
+      pieces.push(piece);
+    }
+  } catch (error) {
+    if (error instanceof AppError) throw error;
+    // Whoever sent it has gone, or it broke off: nothing was done, and no fault of ours.
+    throw new AppError("invalid", "bad_request", "the body of the request is not whole", { cause: error });
   }
   let text: string;
   try {
@@ -331,6 +355,34 @@ function refuse(options: ServerOptions, response: ServerResponse, error: unknown
   // What was not read of a refused body must not be taken for the next request.
   response.setHeader("connection", "close");
   send(response, statusOf(kind, known.code), { error: document });
+}
+
+/** How long a connection stays that was refused and is not ended by its client. */
+const RAW_PATIENCE_MS = 1_000;
+
+/** What is no request that we could answer, by what Node says of it: our words and their HTTP status. */
+const RAW: Readonly<Record<string, readonly [status: string, message: string]>> = {
+  HPE_HEADER_OVERFLOW: ["431 Request Header Fields Too Large", "the head of the request is too large"],
+  ERR_HTTP_REQUEST_TIMEOUT: ["408 Request Timeout", "the request did not arrive in time"],
+  CONNECT: ["405 Method Not Allowed", "no connection is made for anybody here"],
+};
+
+/** Answers what is no HTTP, or only the beginning of it, and closes the connection. */
+function refuseRaw(reason: string, connection: Socket): void {
+  if (!connection.writable) {
+    connection.destroy();
+    return;
+  }
+  const [status, message] = RAW[reason] ?? ["400 Bad Request", "this is no HTTP request"];
+  const { kind: _, ...document } = toDocument(new AppError("invalid", "bad_request", message));
+  const body = `${JSON.stringify({ error: document })}\n`;
+  // Nobody else looks after it any more: that the other side is gone is heard here, or it would end the process.
+  connection.on("error", () => connection.destroy());
+  connection.resume();
+  connection.setTimeout(RAW_PATIENCE_MS, () => connection.destroy());
+  connection.end(
+    `HTTP/1.1 ${status}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+  );
 }
 
 function statusOf(kind: ErrorKind, code: string): number {

@@ -167,6 +167,8 @@ export interface Arena {
   readonly folder: string;
   readonly stage: Stage;
   readonly world: CommandWorld;
+  /** What the daemon gives to an operation that it is asked for. */
+  readonly context: ActContext;
   readonly pool: Pool;
   readonly examples: ReadonlyMap<string, readonly Input[]>;
   /** What `crontab -l` and `systemctl` print when they are asked; null where they are not there. */
@@ -177,6 +179,8 @@ export interface Arena {
   refusal: AppError | null;
   /** Tries any words of a command line. */
   triesWords(operation: AnyOperation, words: readonly string[]): Promise<void>;
+  /** Does it and fails when the store is another afterwards. */
+  keeps(what: string, act: () => Promise<void>): Promise<void>;
   /** Lets the host work for that long; fails when its engine had a fault. */
   works(ms: number): Promise<void>;
   close(): Promise<void>;
@@ -416,6 +420,7 @@ export async function openArena(dog: Watchdog): Promise<Arena> {
     folder,
     stage,
     world,
+    context,
     pool,
     examples,
     says: null,
@@ -459,6 +464,11 @@ export async function openArena(dog: Watchdog): Promise<Arena> {
         throw new Error(`${what}: control characters\n${JSON.stringify(err.slice(0, 2_000))}`);
       if (Object.values(EXIT).includes(status) && operation.cli.exit === undefined) checkUnchanged(what, files);
       await settle();
+    },
+    async keeps(what, act) {
+      await settle();
+      await within(what, dog, act);
+      checkUnchanged(what, null);
     },
     async works(ms) {
       await within(`${ms} ms of work`, dog, () => stage.run(ms));
