@@ -70,7 +70,7 @@ const LOOPS = 5;
 /** Seconds that a run takes from which another host takes over. */
 const LONG = "6.5";
 const LEASE_MS = 1_500;
-const TAKEOVER_MS = 2_500;
+const TAKEOVER_MS = 4_000;
 /** Everything quick, so that a round takes seconds; caps so low that they bind. */
 const CONFIG = `limits:
   leaseMs: ${LEASE_MS}ms
@@ -598,7 +598,7 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
         attempts: 2,
         backoffMs: 200,
         breaker: 0,
-        overlap: (["skip", "queue", "allow"] as const)[i % 3],
+        overlap: (["skip", "queue"] as const)[i % 2],
         queueLimit: 3,
       });
     const agent = { agent: "claude", prompt: "MODE=slow 300", worktree: "off" };
