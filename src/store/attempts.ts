@@ -17,6 +17,7 @@ import { endUnder } from "./accounts.ts";
 import {
   toAccount,
   toAttempt,
+  toHeldRun,
   toRun,
   toStep,
   toWorktree,
@@ -106,7 +107,7 @@ export const ofHost = read("attempts.ofHost", function* (input: { hostId: string
 
 interface Held {
   readonly now: number;
-  readonly run: RunRow;
+  readonly run: Pick<RunRow, "id" | "eventNumber" | "cancelRequestedAt">;
   readonly attempt: AttemptRow;
   readonly step: StepRow;
 }
@@ -117,7 +118,7 @@ function* held(attemptId: string): Steps<Held | null> {
   if (place === undefined) return null;
   const [clock, runs, attempts, steps] = yield* many<[{ now: number }, Row, Row, Row]>(
     readInstant,
-    sql`select * from runs where id = ${place["run_id"] as string} ${forUpdate}`,
+    sql`select id, event_number, cancel_requested_at from runs where id = ${place["run_id"] as string} ${forUpdate}`,
     sql`select * from attempts where id = ${attemptId} ${forUpdate}`,
     sql`select * from steps where id = ${place["step_id"] as string} ${forUpdate}`,
   );
@@ -128,7 +129,7 @@ function* held(attemptId: string): Steps<Held | null> {
     now !== undefined && attempt !== undefined && step !== undefined,
     "an attempt and its step are with their run",
   );
-  return { now, run: toRun(run), attempt: toAttempt(attempt), step: toStep(step) };
+  return { now, run: toHeldRun(run), attempt: toAttempt(attempt), step: toStep(step) };
 }
 
 /** Why a write under this token is refused; null when it may go on. */

@@ -74,6 +74,8 @@ function mapper<Mapped>(documents: readonly string[], truths: readonly string[])
 
 export const toLoop = mapper<LoopRow>(["schedule", "target", "policy"], []);
 export const toRun = mapper<RunRow>(["target", "policy", "error"], ["chained", "waits_turn", "cancel_superseded"]);
+/** Of a run what a write under an attempt's token looks at: its documents are not read for that. */
+export const toHeldRun = mapper<Pick<RunRow, "id" | "eventNumber" | "cancelRequestedAt">>([], []);
 export const toStep = mapper<StepRow>([], []);
 export const toStepState = mapper<Pick<StepRow, "id" | "runId" | "key" | "status" | "reason" | "needsLeft">>([], []);
 export const toAttempt = mapper<AttemptRow>([], ["counted", "adopted"]);

@@ -30,6 +30,8 @@ export interface GroupOptions {
   readonly busyMs: number;
   /** Called with the lock held, before the first caller; throws when the store is no longer ours. */
   readonly check?: () => void;
+  /** Called after each commit with the time that it took, in ms. */
+  readonly committed?: (ms: number) => void;
   /** Called before each ask, before the commit and after it; what it throws leaves everything as a crash at that point would. */
   readonly cut?: (point: CutPoint, operation: string) => void;
 }
@@ -67,7 +69,7 @@ const waryFor = new WeakMap<Sqlite, number>();
 
 /** @param apart each caller can fail for itself; else a failure ends all of it without a trace, and the answer is null */
 function runTogether(calls: readonly GroupCall[], options: GroupOptions, apart: boolean): readonly Answer[] | null {
-  const { connection, place, instant, mint, maxMs, busyMs, check, cut } = options;
+  const { connection, place, instant, mint, maxMs, busyMs, check, cut, committed } = options;
   const failAll = (count: number, cause: unknown): readonly Answer[] =>
     calls.slice(0, count).map(({ operation }) => ({ error: toStoreError(cause, place, operation.name) }));
 
@@ -115,7 +117,9 @@ function runTogether(calls: readonly GroupCall[], options: GroupOptions, apart: 
     }
     const last = calls[answers.length - 1]?.operation.name ?? "";
     cut?.({ at: "commit" }, last);
+    const commitsAt = performance.now();
     connection.exec("commit");
+    committed?.(performance.now() - commitsAt);
     cut?.({ at: "answer" }, last);
     return answers;
   } catch (error) {

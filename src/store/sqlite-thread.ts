@@ -21,6 +21,8 @@ export const WRITER_LIMITS = {
   /** Callers in one commit, and the work of one: so that one large wave does not delay its first caller. */
   groupCallers: 256,
   groupMs: 5,
+  /** On a slow disk a group works as long as its commit will take, but no longer than this. */
+  slowGroupMs: 50,
   /** After this long without a pause the writer leaves the lock alone for a moment: a direct writer was starved otherwise. */
   pauseAfterMs: 50,
   pauseMs: 1,
@@ -45,6 +47,10 @@ export interface WriterData {
   /** Texts by file name when they are not the program's own: tests bring theirs. */
   readonly migrations: Readonly<Record<string, string>> | null;
 }
+
+/** How long a group takes callers in, in ms: where a commit is slow, more of them share it. */
+export const groupTime = ({ groupMs, slowGroupMs }: WriterLimits, commitMs: number): number =>
+  Math.max(groupMs, Math.min(commitMs, slowGroupMs));
 
 export type ToWriter =
   | {
@@ -160,6 +166,8 @@ export function serveWriter(table: OperationTable, { wrap = (connection) => conn
     }
   }, limits.idleMs);
 
+  /** How long the last commit took: the next one will take about as long. */
+  let commitMs = 0;
   const runCalls = (calls: readonly GroupCall[], instant: number): void => {
     for (let from = 0; from < calls.length; ) {
       pause();
@@ -168,9 +176,10 @@ export function serveWriter(table: OperationTable, { wrap = (connection) => conn
         place: file,
         instant,
         mint: mintId,
-        maxMs: limits.groupMs,
+        maxMs: groupTime(limits, commitMs),
         busyMs,
         check,
+        committed: (ms) => (commitMs = ms),
       });
       endedAt = performance.now();
       answer(
