@@ -58,7 +58,7 @@ async function main(): Promise<void> {
         return performance.now() - startedAt;
       });
       // One process that starts them all: the time of each is less than the clock of processor time can tell.
-      const words = `for (let i = 0; i < ${count}; i++) require("node:child_process").spawnSync(process.execPath, process.argv.slice(1), { stdio: "ignore" });`;
+      const words = `for (let i = 0; i < ${count}; i++) require("node:child_process").spawnSync(process.execPath, process.argv.slice(1), { stdio: ["ignore", "pipe", "pipe"] });`;
       const [none, all] = [
         await treeCpu(folder, [process.execPath, "-e", "0"], env),
         await treeCpu(folder, [process.execPath, "-e", words, "--", ...args], env),

@@ -138,7 +138,8 @@ async function main(): Promise<void> {
         atMost: 1,
       });
     }
-    if (frame.wants("install")) {
+    // From a registry, and it may compile: nothing for a test of the bench itself.
+    if (frame.wants("install") && !frame.tiny) {
       const taken = await frame.interleave({ install: () => install(place()) });
       frame.value("P12", "installation of the package", taken.install, "seconds", "s", { atMost: 60 });
       frame.value("P12", "the package and what it depends on", taken.install, "mib", "MiB", { atMost: 60 });

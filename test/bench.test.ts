@@ -20,6 +20,10 @@ test.each([
   ["loops", ["P5"]],
   ["output", ["P7"]],
   ["seeing", ["P8"]],
+  ["attempts", ["P3"]],
+  ["cold", ["P9"]],
+  ["restart", ["P10"]],
+  ["idle", ["P12"]],
 ])("the bench %s says something of each of its bars", { timeout: LIMIT_MS }, (name, bars) => {
   const { status, lines, stderr } = bench(name);
   expect(stderr.replaceAll(/^round .*$/gm, "").trim()).toBe("");
