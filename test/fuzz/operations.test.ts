@@ -88,7 +88,7 @@ test(
           await arena.close();
         }
       }),
-      budget(25),
+      budget(10),
     );
     // Doors that let nothing through, or everything, would make this prove little.
     expect(count.taken / count.tried).toBeGreaterThan(0.25);
