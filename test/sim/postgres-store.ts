@@ -57,10 +57,10 @@ export async function openPostgresSimStore(options: PostgresSimStoreOptions): Pr
       clock: { now },
       now,
       mint,
-      // Real time, all of it: short, and none of it decides anything.
+      // Real time, all of it, and none of it decides anything: the server is always there when it is asked again.
       limits: {
         poolSize: 6,
-        retryMs: 300,
+        retryMs: 20_000,
         retryPauseMs: 1,
         notifyEveryMs: 0,
         listenPauseMs: 2,

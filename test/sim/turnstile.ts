@@ -306,7 +306,7 @@ export function createTurnstile(options: TurnstileOptions): Turnstile {
         blocked.answers = answers;
       });
       let waits = false;
-      for (let looks = 0; blocked.answers === null && !waits; looks++) {
+      while (blocked.answers === null && !waits) {
         let timer: NodeJS.Timeout | undefined;
         const later = new Promise<void>((resolve) => {
           timer = setTimeout(resolve, LOOK_MS);
