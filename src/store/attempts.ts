@@ -27,7 +27,7 @@ import {
   type StepRow,
 } from "./rows.ts";
 import { deskAt, digestOf, endOf, endRun, type Desk, type DeskRead, type StepState } from "./runs.ts";
-import { forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
+import { forShare, forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
 
 /** Attempts with their runs, in the order given. */
 export function* assignmentsOf(attempts: readonly Row[]): Steps<Assignment[]> {
@@ -220,7 +220,10 @@ export const startAttempt = operation(
     // Asked again after an answer that was lost: the same start is the same answer.
     if (of.attempt.status === "starting" && of.attempt.folder === input.folder && of.step.token === input.token)
       return "done";
-    const refused = guard(of, input.token, "start");
+    // A daemon that was replaced starts nothing more: its successor gives back what it finds reserved, under the same token.
+    const host = yield* one<Row>(sql`select incarnation from hosts where id = ${of.attempt.hostId} ${forShare}`);
+    const refused =
+      host?.["incarnation"] === of.attempt.incarnation ? guard(of, input.token, "start") : ("superseded" as const);
     if (refused !== null) return yield* refuse(of, refused, "start", input.token);
     if (of.run.cancelRequestedAt !== null) return "cancelled";
     const bound = input.sessionId ? yield* bindSession(of, input.sessionId) : [];

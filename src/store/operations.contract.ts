@@ -331,6 +331,35 @@ forEachStore("attempts under tokens", (open) => {
     expect([granted, mine[0]?.attempt.incarnation]).toEqual([1, incarnation]);
   });
 
+  test("B-062 a daemon that was replaced starts nothing more, also where nobody has taken the token", async () => {
+    const stage = await openStage(open);
+    await stage.store.runs.add(draft(stage));
+    const [one] = (await pass(stage)).mine;
+    if (one === undefined) throw new Error("granted");
+    const held = { attemptId: one.attempt.id, token: one.attempt.token };
+    const host = {
+      name: "one",
+      machineId: "m",
+      bootId: "b",
+      version: "0",
+      leaseMs: 60_000,
+      commandCap: 1,
+      agentCap: 1,
+    };
+    await stage.store.hosts.join({ hostId: stage.hostId, ...host });
+    expect(await stage.store.attempts.start({ ...held, bootId: "b", folder: "f", awakeAt: 0 })).toBe("superseded");
+    const tree = await stage.store.runs.get({ runId: one.run.id });
+    expect(tree?.attempts).toMatchObject([{ status: "reserved" }]);
+    // Another host has its own count of daemons.
+    const other = "host_00000000000000000000000002";
+    await stage.store.hosts.join({ hostId: other, ...host, name: "two" });
+    await stage.store.runs.add({ ...draft(stage), hostPin: other });
+    const [theirs] = (await stage.store.admission.pass({ hostId: other, limits })).mine;
+    if (theirs === undefined) throw new Error("granted");
+    const start = { attemptId: theirs.attempt.id, token: theirs.attempt.token, bootId: "b", folder: "g", awakeAt: 0 };
+    expect(await stage.store.attempts.start(start)).toBe("done");
+  });
+
   test("B-062 an adopted attempt refuses the old token everywhere", async () => {
     const stage = await openStage(open);
     await stage.store.runs.add(draft(stage));

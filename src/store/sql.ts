@@ -130,6 +130,9 @@ const constant = (sqlite: string, postgres: string, bindsNow = false): Constant 
 /** Locks the rows that are read. SQLite has one writer, who holds everything. */
 export const forUpdate = constant("", "for update");
 
+/** Keeps the rows that are read as they are until the transaction ends; others may read them so, too. */
+export const forShare = constant("", "for share");
+
 /** Locks the rows that are read and leaves out those that somebody else holds; inside a materialised CTE with `limit`. */
 export const skipLocked = constant("", "for update skip locked");
 

@@ -66,7 +66,7 @@ export function conditionsOf(strings: readonly string[], words: readonly string[
   const pairs = bracketsOf(tokens);
   const first = tokens[0]?.word ?? "";
   const writes = tokens.some(({ word }, i) => /^(?:insert|update|delete)$/.test(word) && tokens[i - 1]?.word !== "do");
-  const locks = words.some((word) => word === "forUpdate" || word === "skipLocked");
+  const locks = words.some((word) => word === "forUpdate" || word === "forShare" || word === "skipLocked");
   const ranges: { from: number; to: number; kind: Condition["kind"] }[] = [];
 
   /** Cuts what lies between two tokens into its conjuncts. */

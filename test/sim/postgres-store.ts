@@ -103,7 +103,8 @@ export async function openPostgresSimStore(options: PostgresSimStoreOptions): Pr
     async afterCommit(call) {
       const { changed, events } = await mirror.pull();
       feed.committed(events);
-      const called = { ...call, found: undefined, answer: UNKNOWN, failed: false };
+      // Whether it was accepted is judged when its answer is there.
+      const called = { ...call, found: undefined, answer: UNKNOWN, failed: true };
       mirror.look(
         watcher.after(
           [called],
