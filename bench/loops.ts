@@ -20,8 +20,8 @@ import { quantile, ratioIn, type Sample } from "./rounds.ts";
 const IDLE_LOOPS = 100_000;
 const DUE_LOOPS = 10_000;
 const TICKS = 200;
-/** What a start looks at, and the checkpoint of its last writes, is over by then. */
-const SETTLE_MS = 3_000;
+/** What a start looks at, the first round of the janitor included, and the checkpoint of its last writes are over by then. */
+const SETTLE_MS = defaultLimits.watchMs + 3_000;
 const DAY_MS = 86_400_000;
 const MIB = 2 ** 20;
 
