@@ -414,7 +414,8 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
 
   /** A guarded write that was accepted must have held the token, or the incarnation. */
   function checkAccepted({ entry: { name }, input, found, answer, failed }: Called): void {
-    if (failed) return;
+    // Nothing was looked for before it, or, on a server, its answer is not there yet.
+    if (failed || found === undefined) return;
     if (name === "attempts.settle") checkReceipt(input, answer);
     const said = typeof answer === "string" ? answer : (answer as { answer?: string } | null)?.answer;
     if (OF_DAEMON.has(name)) {
@@ -453,6 +454,7 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
     *after(calls, changed, named) {
       for (const call of calls) {
         checkAccepted(call);
+        if (call.found !== undefined) granted += (call.answer as { granted?: number } | null)?.granted ?? 0;
         if (LEASES.has(call.entry.name)) yield* checkLeases(call);
       }
       if (!changed) return false;
@@ -480,7 +482,6 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
         (sum, { answer }) => sum + ((answer as { granted?: number } | null)?.granted ?? 0),
         0,
       );
-      granted += grants;
       if (grants > 0) yield* checkCaps();
       if (names.includes("attempts.settle") || names.includes("attempts.takeOver")) {
         const stale = yield* one<{ n: number }>(
