@@ -1,8 +1,9 @@
+import { execFileSync } from "node:child_process";
 import { appendFileSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { ANEW_BYTES, type Bells, CHECK_MS, openBells } from "./bells.ts";
+import { ANEW_BYTES, type Bells, CHECK_MS, LOOK_BYTES, openBells } from "./bells.ts";
 
 let folder: string;
 let file: string;
@@ -42,7 +43,7 @@ test("each line that is added rings once, in order; what was there before and wh
 
 test("a file that has grown is begun anew once it is read, and goes on ringing", async () => {
   open();
-  const name = `att_${"x".repeat(1_000)}.1`;
+  const name = `att_${"x".repeat(200)}.1`;
   const count = Math.ceil(ANEW_BYTES / name.length);
   for (let i = 0; i < count; i++) ring(name);
   await vi.waitFor(() => expect(rung).toHaveLength(count));
@@ -77,4 +78,22 @@ test("where it cannot be, that is told, and nothing is thrown", () => {
   open();
   bells?.check();
   expect(said).toEqual([expect.stringContaining("ended attempts cannot be watched")]);
+});
+
+test("what a command writes there holds nobody up: a line without an end is let go of, and of a flood its end is read", async () => {
+  open();
+  ring("att_a.1");
+  await vi.waitFor(() => expect(rung).toEqual(["att_a.1"]));
+  appendFileSync(file, Buffer.alloc(3 * LOOK_BYTES, "x"));
+  await vi.waitFor(() => expect(statSync(file).size).toBe(0));
+  ring("");
+  ring("att_b.1");
+  await vi.waitFor(() => expect(rung.at(-1)).toBe("att_b.1"));
+  expect(rung.every((name) => name.length <= 256)).toBe(true);
+});
+
+test("a pipe in the file's place is said, and waited for by nobody", () => {
+  execFileSync("mkfifo", [file]);
+  open();
+  expect(said).toEqual([`ended attempts cannot be watched: ${file} is not a file`]);
 });
