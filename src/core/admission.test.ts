@@ -154,7 +154,12 @@ describe("admission", () => {
     expect(of(host("h", { leaseUntil: NOW }))).toBe("host_down");
     expect(of(host("h", { status: "disk" }))).toBe("host_disk");
     expect(of(host("h", { status: "draining" }))).toBe("host_draining");
+    expect(of(host("h", { status: "down" }))).toBe("host_down");
     expect(of(host("other"))).toBe("host_down");
+    const anywhere = (one: HostView) =>
+      refusalOf({ ...set, hostPin: null }, { hosts: [one], limits: new Map() }, new Map(), NOW)?.code ?? null;
+    expect(anywhere(host("h"))).toBeNull();
+    expect(anywhere(host("h", { status: "disk" }))).toBe("no_host");
   });
 
   test("nothing starts under an account that is held, disabled or not there; its user's own login needs no row", () => {

@@ -8,6 +8,7 @@ import type { Outcome } from "../core/run.ts";
 import type { Schedule } from "../core/schedule.ts";
 import { forEachStore, type OpenTestStore } from "./contract.ts";
 import { asStore, type operations } from "./operations.ts";
+import { sql, type Sql } from "./sql.ts";
 
 const limits = defaultLimits;
 const target = commandOf(["true"]);
@@ -19,13 +20,14 @@ interface Stage {
   readonly hostId: string;
   now(): number;
   setNow(at: number): void;
+  rows<Row>(query: Sql): Promise<readonly Row[]>;
 }
 
 const T0 = Date.UTC(2026, 0, 1);
 
 /** A stage over one kind of store. The clock is the test's, so instants count from `T0` on every store. */
 async function openStage(open: OpenTestStore<typeof operations>): Promise<Stage> {
-  const { store: ported, clock } = await open();
+  const { store: ported, clock, rows } = await open();
   const store = asStore(ported);
   clock.set(T0);
   const hostId = "host_00000000000000000000000001";
@@ -39,7 +41,7 @@ async function openStage(open: OpenTestStore<typeof operations>): Promise<Stage>
     commandCap: 256,
     agentCap: 2,
   });
-  return { store, hostId, now: clock.now, setNow: clock.set };
+  return { store, hostId, now: clock.now, setNow: clock.set, rows };
 }
 
 const addLoop = (stage: Stage, schedule: Schedule, policy: object = {}, name = "one") =>
@@ -358,6 +360,64 @@ forEachStore("attempts under tokens", (open) => {
     if (theirs === undefined) throw new Error("granted");
     const start = { attemptId: theirs.attempt.id, token: theirs.attempt.token, bootId: "b", folder: "g", awakeAt: 0 };
     expect(await stage.store.attempts.start(start)).toBe("done");
+  });
+
+  test("an attempt that is not there is answered as one that somebody else has", async () => {
+    const { store, hostId } = await openStage(open);
+    const at = { attemptId: "att_00000000000000000000000001", token: 1 };
+    const gone = "superseded";
+    expect(await store.attempts.start({ ...at, bootId: "b", folder: "f", awakeAt: 0 })).toBe(gone);
+    expect(await store.attempts.run({ ...at, pid: 5, pidStarted: "1", startedAt: 1 })).toBe(gone);
+    expect(await store.attempts.session({ ...at, sessionId: "s" })).toBe(gone);
+    expect(await store.attempts.ending({ ...at, by: "cancel" })).toBe(gone);
+    expect(await store.attempts.adopt({ ...at, hostId, incarnation: 1, leaseMs: 1 })).toMatchObject({ answer: gone });
+    expect(await store.attempts.settle({ ...at, outcome: ended(), limits })).toMatchObject({ answer: gone });
+  });
+
+  test("what is asked again after a lost answer is answered again, and leaves one event", async () => {
+    const stage = await openStage(open);
+    const { attempts } = stage.store;
+    const { run } = await stage.store.runs.add(draft(stage));
+    const [one] = (await pass(stage)).mine;
+    if (one === undefined) throw new Error("granted");
+    const at = { attemptId: one.attempt.id, token: one.attempt.token };
+    const next = { ...at, token: at.token + 1 };
+    const twice = async (ask: () => Promise<unknown>) => [await ask(), await ask()];
+    const start = { ...at, bootId: "b", folder: "f", awakeAt: 0 };
+    expect(await twice(() => attempts.start(start))).toEqual(["done", "done"]);
+    expect(await attempts.start({ ...start, folder: "another" })).toBe("already_ended");
+    expect(await attempts.start({ ...start, token: next.token })).toBe("superseded");
+    const ticket = { ...at, pid: 5, pidStarted: "1", startedAt: 1 };
+    expect(await twice(() => attempts.run(ticket))).toEqual(["done", "done"]);
+    expect(await attempts.run({ ...ticket, token: next.token })).toBe("superseded");
+    const adoption = { ...at, hostId: stage.hostId, incarnation: 2, leaseMs: 1 };
+    expect(await attempts.adopt({ ...adoption, hostId: "host_00000000000000000000000002" })).toMatchObject({
+      answer: "superseded",
+    });
+    expect(await twice(() => attempts.adopt(adoption))).toEqual([
+      { answer: "done", token: next.token },
+      { answer: "done", token: next.token },
+    ]);
+    expect(await twice(() => attempts.ending({ ...next, by: "timeout" }))).toEqual(["done", "done"]);
+    expect(await attempts.settle({ ...next, outcome: ended(), limits })).toMatchObject({ answer: "done" });
+    expect(await attempts.ending({ ...next, by: "timeout" })).toBe("already_ended");
+    expect(await attempts.run({ ...next, pid: 5, pidStarted: "1", startedAt: 1 })).toBe("already_ended");
+    expect(await attempts.session({ ...next, sessionId: "s" })).toBe("already_ended");
+    expect(await attempts.session({ ...at, sessionId: "s" })).toBe("superseded");
+    const rows = await stage.rows<{ type: string; n: number }>(
+      sql`select type, count(*) as n from events where subject_id = ${run.id} group by type order by type`,
+    );
+    expect(Object.fromEntries(rows.map(({ type, n }) => [type, Number(n)]))).toEqual({
+      "attempt.adopted": 1,
+      "attempt.ending": 1,
+      "attempt.reserved": 1,
+      "attempt.running": 1,
+      "attempt.starting": 1,
+      "attempt.succeeded": 1,
+      "attempt.superseded_write": 4,
+      "run.queued": 1,
+      "run.succeeded": 1,
+    });
   });
 
   test("B-062 an adopted attempt refuses the old token everywhere", async () => {

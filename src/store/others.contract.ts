@@ -253,6 +253,17 @@ forEachStore("the others", (open, kind) => {
     clock.set(T0 + 10 * DAY);
     const other = new Owner(stage, "other", "codex", "host_00000000000000000000000001");
     await other.settleIn();
+    // Of the same names, but of another kind; and what was over before.
+    const hold = (kind: string, id: string, source: string, clearedAt: number | null) =>
+      sql`insert into holds (subject_kind, subject_id, source, reason, cleared_at, created_at)
+          values (${kind}, ${id}, ${source}, 'r', ${clearedAt}, 1)`;
+    await stage.run(
+      hold("account", "claude", "person", null),
+      hold("provider", "claude:full", "person", null),
+      hold("provider", "claude:spare", "person", null),
+      hold("account", "claude:full", "quota", 5),
+      hold("provider", "claude", "auth", 5),
+    );
     const before = await everyRow(stage);
 
     const unchanged = async (what: string): Promise<void> => {
@@ -302,7 +313,8 @@ forEachStore("the others", (open, kind) => {
         store.runs.cancel({ runId: one.runOf("command"), by: "p", reason: "r", limits }),
       "a hook's end": () => store.runs.hooksDone({ runId: one.runOf("hook"), note: "n" }),
       "a retry": () => store.runs.retry({ runId: one.runOf("hook"), by: "p", limits }),
-      "an account's release": () => store.accounts.release({ accountId: `${provider}:full` }),
+      "an account's release": async () =>
+        expect(await store.accounts.release({ accountId: `${provider}:full` })).toMatchObject({ woken: 1 }),
       "an answer under an account": () => store.accounts.answered({ accountId: `${provider}:full` }),
       "an account that is switched off": () =>
         store.accounts.enable({ accountId: `${provider}:spare`, enabled: false }),
