@@ -428,7 +428,7 @@ function* followUp(
     if (found.event !== null) log.add(`step.${status}`, { step: one.id, key: one.key });
     writes.push(
       sql`update steps set needs_left = ${found.needsLeft}, status = ${status}, reason = ${found.event === "skip" ? "needs" : one.reason},
-            finished_at = ${found.event === "skip" ? now : null} where id = ${one.id} and status = 'pending' and finished_at is null`,
+            finished_at = ${found.event === "skip" ? now : null} where id = ${one.id} and status = 'pending'`,
     );
     return { ...one, status };
   });
@@ -588,7 +588,7 @@ function* escape({ run, log, writes }: Desk, attempt: AttemptRecord, seen: Escap
 
 const receipt = (stepId: string, token: number, digest: string, answer: Settled, now: number): Sql =>
   sql`insert into receipts (step_id, token, operation, digest, answer, created_at)
-      values (${stepId}, ${token}, 'settle', ${digest}, ${JSON.stringify(answer)}, ${now}) on conflict (step_id, token, operation) do nothing`;
+      values (${stepId}, ${token}, 'settle', ${digest}, ${JSON.stringify(answer)}, ${now})`;
 
 export const settleAttempt = operation(
   "attempts.settle",

@@ -34,7 +34,7 @@ export const declaredLoops = read("declared.loops", function* (input: { names: r
 export const ownedLoops = read("declared.owned", function* (input: { from: string; to: string }): Steps<OwnedLoop[]> {
   const rows = yield* all<Row>(
     sql`select id, name, managed_by, revision from loops
-          where managed_by is not null and managed_by >= ${input.from} and managed_by < ${input.to} and archived_at is null order by managed_by, name`,
+          where managed_by >= ${input.from} and managed_by < ${input.to} and archived_at is null order by managed_by, name`,
   );
   return rows.map((row) => ({
     loopId: row["id"] as string,
@@ -70,7 +70,7 @@ function* checkSeen(seen: DeclaredChanges["seen"]): Steps<void> {
     const now = new Map(rows.map((row) => [row["id"], row]));
     for (const { loopId, name, revision } of some) {
       const row = now.get(loopId);
-      if (row === undefined || row["archived_at"] !== null || row["revision"] !== revision || row["name"] !== name)
+      if (row === undefined || row["archived_at"] !== null || row["revision"] !== revision)
         throw changedMeanwhile(name);
     }
   }

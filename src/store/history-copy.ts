@@ -52,9 +52,8 @@ function writesOf({ run, steps, attempts, events }: PastRun, now: number): Sql[]
           ${run.reason}, ${run.priority}, ${run.queuedAt}, ${suffixKey(run.id)}, ${run.cancelRequestedAt}, ${run.cancelBy}, ${run.cancelReason},
           ${run.exitStatus}, ${run.output}, ${run.error === null ? null : JSON.stringify(run.error)}, ${run.startedAt}, ${run.finishedAt},
           ${Math.max(0, ...events.map(({ number }) => number))}, ${run.createdAt})`,
-    ...run.policy.labels.map(
-      (label) =>
-        sql`insert into run_labels (label, queued_at, run_id) values (${label}, ${run.queuedAt}, ${run.id}) on conflict do nothing`,
+    ...[...new Set(run.policy.labels)].map(
+      (label) => sql`insert into run_labels (label, queued_at, run_id) values (${label}, ${run.queuedAt}, ${run.id})`,
     ),
     ...steps.map(
       (

@@ -36,7 +36,7 @@ function* oldRuns({ ageMs, keep, limit, after }: HistoryCut, lock: Sql): Steps<r
                                                 order by n.queued_at, n.id limit ${keep}) as newer) < ${keep})
                then 1 else 0 end as kept
         from runs r
-        where r.finished_at is not null and r.finished_at < ${before} and (r.finished_at, r.id) > (${from.at}, ${from.id})
+        where r.finished_at < ${before} and (r.finished_at, r.id) > (${from.at}, ${from.id})
         order by r.finished_at, r.id limit ${limit} ${lock}`,
   );
   return rows.map((row) => ({

@@ -255,13 +255,13 @@ export const planDueLoops = operation(
     // Only those that are due are read: with thousands of loops a wake-up costs what fires.
     const [clock, rows, first] = yield* many<[{ now: number }, Row, { wake_at: number }]>(
       readInstant,
-      sql`select * from loops where wake_at is not null and wake_at <= ${storeNow} order by wake_at, id limit ${limits.planLoops} ${skipLocked}`,
+      sql`select * from loops where wake_at <= ${storeNow} order by wake_at, id limit ${limits.planLoops} ${skipLocked}`,
       // What another host is planning right now is its business: to wake for it would be to wake in a circle.
       sql`select wake_at from loops where wake_at is not null order by wake_at, id limit 1 ${skipLocked}`,
     );
     const now = clock[0]?.now;
     ensure(now !== undefined, "the store has a clock");
-    const due = rows.map(toLoop).filter((loop) => loop.wakeAt !== null && loop.wakeAt <= now);
+    const due = rows.map(toLoop);
     if (due.length === 0) return { loops: 0, runs: 0, wakeAt: first[0]?.wake_at ?? null, more: false, now };
     const loads = yield* loadsOf(due.map((loop) => loop.id));
     const writes: Sql[] = [];

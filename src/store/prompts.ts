@@ -55,7 +55,7 @@ export const collectPrompts = operation(
           sql`select ${digest as string} as digest,
                 case when exists (select 1 from loops where prompt_digest = ${digest as string})
                        or exists (select 1 from runs where prompt_digest = ${digest as string} and finished_at is null) then 1 else 0 end as live,
-                (select max(finished_at) from runs where prompt_digest = ${digest as string} and finished_at is not null) as ended_at`,
+                (select max(finished_at) from runs where prompt_digest = ${digest as string}) as ended_at`,
       ),
     );
     const looks = named.flatMap((rows) =>

@@ -54,9 +54,7 @@ export const standDown = operation(
       sql`update runs set hooks_due = null where hooks_due is not null`,
       sql`update sessions set live_attempt_id = null where live_attempt_id is not null`,
       sql`update hosts set status = 'down', lease_until = 0, back_by = null where status <> 'down' or lease_until > 0`,
-      ...(hostId === null
-        ? []
-        : [sql`update loops set host_pin = ${hostId} where host_pin is not null and host_pin <> ${hostId}`]),
+      ...(hostId === null ? [] : [sql`update loops set host_pin = ${hostId} where host_pin <> ${hostId}`]),
     );
   },
 );

@@ -7,7 +7,7 @@ import { loopTable } from "../core/loop-states.ts";
 import type { Page, PageRequest, RunDraft } from "../core/ports.ts";
 import type { RunRecord, RunTree } from "../core/records.ts";
 import type { FailureClass, FinalStatus, LiveCounts, RunStatus } from "../core/run.ts";
-import { isFinal, isLiveAttempt } from "../core/run.ts";
+import { isFinal } from "../core/run.ts";
 import { afterRun } from "../core/run-end.ts";
 import type { Target } from "../core/target.ts";
 import { accountOf, promptOf } from "../core/target-parts.ts";
@@ -97,7 +97,7 @@ export function newRun(
           ${turnAt(now, policy.priority, limits)}, ${notBefore}, ${policy.attempts}, ${account}, ${now})`,
     sql`insert into cap_sets (key, resources, host_pin, created_at)
         values (${caps.key}, ${JSON.stringify(caps.resources)}, ${hostPin}, ${now}) on conflict (key) do nothing`,
-    ...policy.labels.map(
+    ...[...new Set(policy.labels)].map(
       (name) => sql`insert into run_labels (label, queued_at, run_id) values (${name}, ${now}, ${runId})`,
     ),
     ...log.writes(),
@@ -275,7 +275,7 @@ export function* deskAt(
     readInstant,
     ...ofLoop,
     sql`select * from runs where id = ${runId} ${forUpdate}`,
-    sql`select id, status from attempts where run_id = ${runId} and finished_at is null order by id ${forUpdate}`,
+    sql`select id from attempts where run_id = ${runId} and finished_at is null order by id ${forUpdate}`,
     sql`select id, run_id, key, status, reason, needs_left from steps where run_id = ${runId} order by key ${forUpdate}`,
     ...also,
     ...(loopId === null ? [] : turnQueries(loopId, runId)),
@@ -300,9 +300,7 @@ export function* deskAt(
       writes: [],
     },
     steps: steps.map(toStepState),
-    live: attempts
-      .filter((attempt) => isLiveAttempt(attempt["status"] as never))
-      .map((attempt) => attempt["id"] as string),
+    live: attempts.map((attempt) => attempt["id"] as string),
     also: rest.slice(3, 3 + also.length),
   };
 }

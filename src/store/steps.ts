@@ -24,7 +24,7 @@ export function makeReady(steps: readonly Row[], runs: readonly Row[], now: numb
         (step) =>
           sql`update steps set status = 'ready', reason = null, wake_at = null where id = ${step["id"] as string} and status = 'waiting'`,
       ),
-      sql`update runs set status = 'queued', reason = null, wake_at = null, revision = revision + 1 where id = ${run.id} and finished_at is null and status = 'waiting'`,
+      sql`update runs set status = 'queued', reason = null, wake_at = null, revision = revision + 1 where id = ${run.id} and status = 'waiting'`,
       ...log.writes(),
     );
   }
@@ -50,7 +50,7 @@ export const wakeSteps = operation("steps.wake", function* (input: { limit: numb
   );
   const writes = makeReady(still, runs, now);
   const rest = yield* one<Row>(
-    sql`select min(wake_at) as wake_at from steps where status = 'waiting' and wake_at is not null and id not in (${jsonList(still.map((row) => row["id"] as string))})`,
+    sql`select wake_at from steps where status = 'waiting' and wake_at is not null and id not in (${jsonList(still.map((row) => row["id"] as string))}) order by wake_at, id limit 1`,
   );
   if (writes.length > 0) yield* finish(...writes);
   const wakeAt = (rest?.["wake_at"] as number | null | undefined) ?? null;

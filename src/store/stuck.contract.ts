@@ -91,6 +91,54 @@ forEachStore("what is stuck", (open) => {
     expect(await find(stage)).toEqual([]);
   });
 
+  test("what lacks one thing that what is stuck has is not", async () => {
+    const stage = await openStage(open);
+    const { store } = stage;
+    const byHand = async (loopId: string) =>
+      (await store.loops.runNow({ loopId, by: "person", parentRunId: null, limits })).runId ?? "";
+    const waits = (runId: string): readonly Sql[] => [
+      sql`update steps set status = 'pending', reason = 'turn' where run_id = ${runId}`,
+      sql`update runs set waits_turn = 1 where id = ${runId}`,
+    ];
+    // At work on this host, which was not seen for long, under caps that are not known any more.
+    await atWork(stage);
+    await stage.run(sql`update hosts set last_seen_at = 0`, sql`delete from cap_sets`);
+    // Behind one that is at work; held by a loop that is paused.
+    const busy = await addLoop(stage, "busy");
+    await byHand(busy);
+    await store.admission.pass({ hostId: HOST, limits });
+    const held = await addLoop(stage, "held");
+    await stage.run(...waits(await byHand(held)), sql`update loops set status = 'paused' where id = ${held}`);
+    const second = await addRun(stage);
+    await stage.run(sql`update runs set loop_id = ${busy} where id = ${second}`, ...waits(second));
+    // Without a next time, but at work.
+    await stage.run(sql`update loops set wake_at = null where id = ${busy}`);
+    // Waiting for an account that is held.
+    const runId = await addRun(stage);
+    await stage.run(
+      sql`update steps set status = 'waiting', reason = 'account', account_id = 'claude:work' where run_id = ${runId}`,
+      sql`insert into holds (subject_kind, subject_id, source, reason, created_at) values ('account', 'claude:work', 'person', 'r', 1)`,
+    );
+    expect(await find(stage)).toEqual([]);
+
+    // What was in the way is over.
+    await stage.run(sql`update holds set cleared_at = 1`);
+    expect((await find(stage)).map(({ kind, runId: of }) => [kind, of])).toEqual([["step", runId]]);
+    await stage.run(sql`update holds set cleared_at = null, until_at = 1`);
+    expect((await find(stage)).map(({ kind, runId: of }) => [kind, of])).toEqual([["step", runId]]);
+    await stage.run(
+      sql`update steps set wake_at = ${T0 + OLD_MS} where run_id = ${runId}`,
+      sql`update runs set finished_at = 1, status = 'failed' where loop_id = ${busy} and id <> ${second}`,
+    );
+    expect((await find(stage)).filter(({ kind }) => kind === "turn")).toEqual([
+      { kind: "turn", id: second, runId: second },
+    ]);
+    await stage.run(sql`update runs set finished_at = 1, status = 'failed' where id = ${second}`);
+    expect((await find(stage)).filter(({ kind }) => kind === "loop")).toEqual([
+      { kind: "loop", id: busy, runId: null },
+    ]);
+  });
+
   test.each<[string, (stage: Stage) => Promise<{ id: string; runId: string | null; plant: Sql }>]>([
     [
       "run",

@@ -52,7 +52,7 @@ export const findStuck = read("stuck.find", function* (input: StuckRequest): Ste
       sql`select s.id as id, live.id as run_id, live.loop_name as loop_name, s.status as status, s.reason as reason
           from ${live(looked)} live join steps s on s.run_id = live.id
           where (s.status in ('queued', 'running') and not exists (select 1 from attempts a where a.step_id = s.id and a.finished_at is null))
-             or (s.status = 'waiting' and s.wake_at is null and s.finished_at is null and (s.reason is null or s.reason <> 'account'
+             or (s.status = 'waiting' and s.wake_at is null and (s.reason is null or s.reason <> 'account'
                  or not exists (select 1 from holds h where h.cleared_at is null and (h.until_at is null or h.until_at > ${now})
                                 and h.subject_kind = 'account' and h.subject_id = s.account_id)))
              or (s.status = 'ready' and not exists (select 1 from cap_sets c where c.key = s.cap_key))
@@ -65,7 +65,7 @@ export const findStuck = read("stuck.find", function* (input: StuckRequest): Ste
     "overdue",
     yield* all<Row>(
       sql`select s.id as id, s.run_id as run_id, r.loop_name as loop_name, s.wake_at as wake_at from steps s join runs r on r.id = s.run_id
-          where s.status = 'waiting' and s.wake_at is not null and s.wake_at < ${old} order by s.wake_at, s.id limit ${limit}`,
+          where s.status = 'waiting' and s.wake_at < ${old} order by s.wake_at, s.id limit ${limit}`,
     ),
     (row) => ({ at: row["wake_at"] as number }),
   );

@@ -9,6 +9,7 @@ import { defaultLimits as limits } from "../core/limits.ts";
 import { loopPolicy, runPolicy } from "../core/loop.ts";
 import type { Store } from "../core/ports.ts";
 import type { Assignment } from "../core/records.ts";
+import type { Outcome } from "../core/run.ts";
 import { agentTarget } from "../core/target.ts";
 import { storeClock, type StoreClock } from "./contract.ts";
 import type { StoreHandle } from "./driver.ts";
@@ -35,8 +36,11 @@ const WRITES = /^\s*(?:insert|update|delete)/;
 const table = {
   ...operations,
   meanwhile: {
-    /** Runs another operation with a change in its middle. Answers what is to be seen right after the change. */
-    run: operation("meanwhile.run", function* (input: Meanwhile, ctx): Steps<readonly unknown[]> {
+    /** Runs another operation with a change in its middle. Answers also what is to be seen right after the change. */
+    run: operation("meanwhile.run", function* (input: Meanwhile, ctx): Steps<{
+      seen: readonly unknown[];
+      answer: unknown;
+    }> {
       const { of, before = WRITES, change, look } = input;
       const body = of.steps(input.input as never, ctx);
       let seen: readonly unknown[] | null = null;
@@ -45,13 +49,36 @@ const table = {
           yield* runAll(...change);
           seen = yield* all(look);
         }
-        at = body.next(yield at.value);
+        const results = yield at.value;
+        at = body.next(results);
+        if (at.done === true && seen !== null) return { seen, answer: at.value };
       }
-      if (seen === null) throw new Error("the operation has no such statement");
-      return seen;
+      throw new Error("the operation has no such statement");
     }),
     rows: read("meanwhile.rows", function* ({ query }: { readonly query: Sql }): Steps<readonly unknown[]> {
       return yield* all(query);
+    }),
+    /** Runs another operation. Answers its statements. */
+    asked: operation("meanwhile.asked", function* (input: Pick<Meanwhile, "of" | "input">, ctx): Steps<string[]> {
+      const body = input.of.steps(input.input as never, ctx);
+      const asked: string[] = [];
+      for (let at = body.next(); at.done !== true; ) {
+        asked.push(...at.value.queries.map((query) => render(query, "sqlite").text));
+        const results = yield at.value;
+        at = body.next(results);
+      }
+      return asked;
+    }),
+    /** Runs another operation. Answers how many rows its statements changed. */
+    changes: operation("meanwhile.changes", function* (input: Pick<Meanwhile, "of" | "input">, ctx): Steps<number> {
+      const body = input.of.steps(input.input as never, ctx);
+      let changes = 0;
+      for (let at = body.next(); at.done !== true; ) {
+        const results = yield at.value;
+        for (const result of results) changes += result.changes;
+        at = body.next(results);
+      }
+      return changes;
     }),
     change: operation("meanwhile.change", function* ({ queries }: { readonly queries: readonly Sql[] }): Steps<void> {
       yield* runAll(...queries);
@@ -119,6 +146,14 @@ async function going(stage: Stage, upTo: "reserved" | "starting" | "running", se
   return one;
 }
 
+/** Lets one in, and starts it. */
+async function started(stage: Stage): Promise<Assignment> {
+  const one = await granted(stage);
+  await stage.store.attempts.start({ ...at(one), bootId: "b", folder: "f", awakeAt: 0 });
+  await stage.store.attempts.run({ ...at(one), pid: 1, pidStarted: "1", startedAt: stage.clock.now() });
+  return one;
+}
+
 const failed = outcomeOf({ kind: "failed", class: "exit", exitStatus: 1 });
 const settle = (one: Assignment, outcome = outcomeOf()) => ({ ...at(one), outcome, limits });
 
@@ -163,10 +198,8 @@ const loops = sql`select id, planned_until, next_at, revision, status from loops
 
 const taken = sql`update attempts set token = token + 1`;
 const ended = sql`update attempts set status = 'lost', finished_at = 1`;
-const stepTaken = sql`update steps set token = token + 1`;
+const stepTaken = sql`update steps set token = token + 5`;
 const stepEnded = sql`update steps set status = 'cancelled', finished_at = 1`;
-const gone = [sql`delete from steps`, sql`delete from attempts`, sql`delete from runs`];
-const everything = sql`select id from events union all select id from attempts`;
 const runEnded = sql`update runs set status = 'cancelled', finished_at = 1`;
 
 /** One change at a time on the way of an operation, and the rows that must keep it. */
@@ -174,7 +207,7 @@ function cases(
   name: string,
   of: Operation<never, unknown>,
   arrange: (stage: Stage) => Promise<unknown>,
-  changes: Readonly<Record<string, readonly [change: Sql | readonly Sql[], look: Sql, before?: RegExp]>>,
+  changes: Readonly<Record<string, readonly [change: Sql, look: Sql, before?: RegExp]>>,
 ): [string, Case][] {
   return Object.entries(changes).map(([what, [change, look, before]]) => [
     `${name}: ${what}`,
@@ -184,7 +217,7 @@ function cases(
         const input = await arrange(stage);
         return {
           input,
-          change: Array.isArray(change) ? (change as readonly Sql[]) : [change as Sql],
+          change: [change],
           look,
           ...(before === undefined ? {} : { before }),
         };
@@ -201,7 +234,6 @@ const everyCase: [string, Case][] = [
     {
       "another token": [taken, attempts],
       "an end": [ended, attempts],
-      "its run's removal": [gone, everything, /^select \* from runs/],
     },
   ),
   ...cases(
@@ -246,7 +278,6 @@ const everyCase: [string, Case][] = [
       "another token of the step": [stepTaken, sql`select status, token from steps`, /^update attempts/],
       "an end of the step": [stepEnded, steps, /^update attempts/],
       "an end of the run": [runEnded, runs, /^update attempts/],
-      "its run's removal": [gone, everything, /^select loop_id from runs/],
       "a session that another has": [
         sql`update sessions set live_attempt_id = 'another'`,
         sql`select live_attempt_id from sessions`,
@@ -266,7 +297,7 @@ const everyCase: [string, Case][] = [
     async (stage) => {
       await addLoop(stage);
       await turn(stage);
-      return settle(await granted(stage));
+      return settle(await started(stage));
     },
     {
       "another run of the slot": [sql`update slots set run_id = 'another'`, sql`select * from slots`],
@@ -279,7 +310,7 @@ const everyCase: [string, Case][] = [
     async (stage) => {
       await addLoop(stage, { overlap: "queue" });
       await turn(stage);
-      const one = await granted(stage);
+      const one = await started(stage);
       await turn(stage);
       return settle(one);
     },
@@ -305,7 +336,6 @@ const everyCase: [string, Case][] = [
     },
     {
       "another token of the step": [stepTaken, sql`select token from steps`],
-      "its run's removal": [gone, everything, /^select loop_id from runs/],
       "an end": [ended, attempts, /^select loop_id from runs/],
     },
   ),
@@ -319,7 +349,11 @@ const everyCase: [string, Case][] = [
     },
     {
       "an end of the step": [stepEnded, steps],
-      "an end of the step before it is read again": [stepEnded, steps, /^select id, run_id from steps/],
+      "an end of the step before it is read again": [
+        stepEnded,
+        sql`select type from events where type = 'step.ready'`,
+        /^select id, run_id from steps/,
+      ],
       "a later time": [sql`update steps set wake_at = wake_at + 86400000`, steps, /^select id, run_id from steps/],
       "an end of the run": [runEnded, runs],
       "a run that goes on": [sql`update runs set status = 'running'`, runs],
@@ -352,7 +386,7 @@ const everyCase: [string, Case][] = [
       return { hostId: HOST, limits };
     },
     {
-      "an end of the step before it is locked": [stepEnded, steps, /^select \* from runs/],
+      "an end of the step before it is locked": [stepEnded, sql`select id from attempts`, /^select \* from runs/],
       "an end of the step": [stepEnded, steps],
       "another token of the step": [stepTaken, steps],
       "an end of the run": [runEnded, runs],
@@ -479,12 +513,147 @@ describe("a change between the reads and the writes stays, at", () => {
     const { look, ...given } = await arrange(stage);
     let seen: readonly unknown[];
     try {
-      seen = await stage.own.run({ of, look, ...given });
+      ({ seen } = await stage.own.run({ of, look, ...given }));
     } catch (error) {
       // It saw that it had changed nothing, and took everything back.
       expect(error).toBeInstanceOf(BrokenAssert);
+      expect((error as BrokenAssert).message).toContain("under its lock");
       return;
     }
     expect(await stage.own.rows({ query: look })).toEqual(seen);
   });
+});
+
+test.each<
+  [string, (stage: Stage, one: Assignment) => Promise<[of: Operation<never, unknown>, input: unknown, answer: unknown]>]
+>([
+  [
+    "a start",
+    async (_, one) => [
+      wide(operations.attempts.start),
+      { ...at(one), bootId: "b", folder: "f", awakeAt: 0 },
+      "superseded",
+    ],
+  ],
+  [
+    "an end",
+    async (_, one) => [wide(operations.attempts.settle), settle(one), { answer: "superseded", step: null, run: null }],
+  ],
+  [
+    "a takeover",
+    async (stage) => {
+      stage.clock.advance(limits.takeoverMs + 2 * limits.leaseMs);
+      await join(stage.store, AWAY);
+      return [wide(operations.attempts.takeOver), { hostId: AWAY, limits }, { taken: 0 }];
+    },
+  ],
+])("a run that is removed before it is locked is one that is not there, at %s", async (_, arrange) => {
+  const stage = await openStage();
+  const [of, input, expected] = await arrange(stage, await going(stage, "reserved"));
+  const change = [sql`delete from steps`, sql`delete from attempts`, sql`delete from runs`];
+  const before = /^select (?:\*|loop_id) from runs/;
+  expect(await stage.own.run({ of, input, change, before, look: steps })).toEqual({ seen: [], answer: expected });
+});
+
+test("an account whose limits are over already is not written to by an answer under it", async () => {
+  const stage = await openStage();
+  const asked = { of: wide(operations.accounts.answered), input: { accountId: "claude:work" } };
+  await stage.store.accounts.add({ provider: "claude", name: "work", home: "/h", env: {}, secrets: {}, cap: null });
+  const writes = async () => (await stage.own.asked(asked)).filter((text) => WRITES.test(text));
+  expect(await writes()).not.toEqual([]);
+  expect(await writes()).toEqual([]);
+});
+
+const beside = (needs: boolean): readonly Sql[] => [
+  sql`insert into steps (id, run_id, key, kind, status, needs_left, cap_key, turn_at, max_attempts, created_at)
+      select 'other', run_id, 'other', kind, 'pending', 1, cap_key, turn_at, max_attempts, created_at from steps`,
+  ...(needs
+    ? [
+        sql`insert into step_needs (step_id, needs_step_id, created_at) select 'other', id, 1 from steps where id <> 'other'`,
+      ]
+    : []),
+];
+
+test("a step that ended meanwhile does not go on because another has succeeded", async () => {
+  const stage = await openStage();
+  const input = settle(await going(stage, "running"));
+  await stage.own.change({ queries: beside(true) });
+  const { seen } = await stage.own.run({
+    of: wide(operations.attempts.settle),
+    input,
+    change: [sql`update steps set status = 'cancelled', finished_at = 1 where id = 'other'`],
+    before: /^update attempts/,
+    look: sql`select * from steps where id = 'other'`,
+  });
+  expect(await stage.own.rows({ query: sql`select * from steps where id = 'other'` })).toEqual(seen);
+});
+
+test("a takeover of what has ended meanwhile takes nothing", async () => {
+  const stage = await openStage();
+  await going(stage, "running");
+  stage.clock.advance(limits.takeoverMs + 2 * limits.leaseMs);
+  await join(stage.store, AWAY);
+  const input = { hostId: AWAY, limits };
+  const of = wide(operations.attempts.takeOver);
+  const { answer } = await stage.own.run({
+    of,
+    input,
+    change: [ended],
+    before: /^select loop_id from runs/,
+    look: steps,
+  });
+  expect(answer).toEqual({ taken: 0 });
+});
+
+test("a restore that has nothing left to end writes nothing", async () => {
+  const stage = await openStage();
+  await going(stage, "running", "first");
+  const again = async () => {
+    const counted = { of: wide(operations.restores.standDown), input: { hostId: AWAY } };
+    return stage.own.changes(counted);
+  };
+  await addLoop(stage);
+  await stage.own.change({ queries: [sql`update runs set hooks_due = '[]'`] });
+  expect(await again()).toBe(4);
+  expect(await again()).toBe(0);
+});
+
+test("what a step's end means for others is asked only where others wait for it", async () => {
+  const stage = await openStage();
+  const needs = async (outcome: Outcome, others: readonly Sql[] = []) => {
+    const one = await going(stage, "running");
+    await stage.own.change({ queries: others });
+    const asked = await stage.own.asked({ of: wide(operations.attempts.settle), input: settle(one, outcome) });
+    await stage.own.change({ queries: [sql`delete from runs`, sql`delete from steps`] });
+    return asked.filter((text) => text.includes("step_needs")).length;
+  };
+  expect(await needs(outcomeOf())).toBe(0);
+  expect(await needs(failed, beside(false))).toBe(0);
+  expect(await needs(outcomeOf(), beside(false))).toBe(1);
+});
+
+test.each([
+  [
+    "a start",
+    "reserved",
+    (one: Assignment) => [wide(operations.attempts.start), { ...at(one), bootId: "b", folder: "f", awakeAt: 0 }],
+  ],
+  [
+    "a ticket",
+    "starting",
+    (one: Assignment) => [wide(operations.attempts.run), { ...at(one), pid: 1, pidStarted: "1", startedAt: 1 }],
+  ],
+  [
+    "an adoption",
+    "running",
+    (one: Assignment) => [wide(operations.attempts.adopt), { ...at(one), hostId: HOST, incarnation: 2, leaseMs: 1 }],
+  ],
+  ["an end", "running", (one: Assignment) => [wide(operations.attempts.settle), settle(one)]],
+] as const)("%s whose attempt was taken meanwhile is taken back whole, its event included", async (_, upTo, ask) => {
+  const stage = await openStage();
+  const [of, input] = ask(await going(stage, upTo)) as [Operation<never, unknown>, unknown];
+  const before = await stage.own.rows({ query: sql`select id from events` });
+  const run = stage.own.run({ of, input, change: [taken], before: /^update attempts/, look: attempts });
+  await expect(run).rejects.toBeInstanceOf(BrokenAssert);
+  expect(await stage.own.rows({ query: sql`select id from events` })).toEqual(before);
 });
