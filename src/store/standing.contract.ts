@@ -305,8 +305,8 @@ forEachStore("what stands as it is asked for, of attempts", (open) => {
       const [attempt] = (await stage.store.runs.get({ runId }))?.attempts ?? [];
       return (JSON.parse(attempt?.usageTotal ?? "null") as typeof usage | null)?.outputTokens;
     };
-    expect(await used("work", 100)).toBe(100);
-    expect(await used("other", 130)).toBe(130);
+    expect(await used("other", 100)).toBe(100);
+    expect(await used("work", 130)).toBe(130);
   });
 
   test("a session is kept once, and one whose attempt is over is free, whatever it says", async () => {
@@ -392,6 +392,7 @@ forEachStore("what stands as it is asked for, of loops", (open) => {
     expect(await store.loops.addPaused({ drafts: [draft], reason: "r", limits })).toHaveLength(1);
     const other = await addLoop(stage, "other");
     await expect(store.loops.rename({ loopId: other, name: "one" })).rejects.toMatchObject(taken);
+    expect(await store.things.resolve({ kind: "loop", ref: "one", limit: 9 })).toHaveLength(1);
   });
 
   test("a loop that is put away is not changed, and putting it away or bringing it back twice is once", async () => {
@@ -654,6 +655,25 @@ forEachStore("what stands as it is asked for, of declarations, history and promp
     },
   );
 
+  test("a run that is removed takes its own labels along", async () => {
+    const stage = await openStage(open);
+    const policy = runPolicy.parse({ labels: ["x"] });
+    const { run } = await stage.store.runs.add(runDraft(commandOf(["true"]), { policy, hostPin: HOST }));
+    await cancel(stage, run.id);
+    await stage.run(
+      sql`insert into run_labels (label, queued_at, run_id) values ('x', 1, ${run.id}), ('x', ${run.queuedAt}, 'another')`,
+    );
+    stage.clock.advance(86_400_000);
+    expect(await stage.store.history.prune({ ageMs: 1_000, keep: 0, limit: 9, after: null })).toMatchObject({
+      runs: 1,
+    });
+    const left = await stage.rows(sql`select queued_at, run_id from run_labels order by queued_at`);
+    expect(left).toEqual([
+      { queued_at: 1, run_id: run.id },
+      { queued_at: run.queuedAt, run_id: "another" },
+    ]);
+  });
+
   test("a prompt that is needed for long is not looked at sooner because it is put again", async () => {
     const { store, rows, run } = await openStage(open);
     const prompt = { digest: "a".repeat(64), content: "p", bytes: 1 };
@@ -772,6 +792,73 @@ forEachStore("what stands as it is asked for, of runs", (open) => {
     await settle(stage, one);
     expect(await cancel(stage, one.run.id)).toBe("cancelled");
     expect(await cancel(stage, one.run.id)).toBe("already_ended");
+  });
+
+  test("the end of a run ends its own slot", async () => {
+    const stage = await openStage(open);
+    const draft = { name: "one", schedule: { kind: "interval", everyMs: 60_000, anchorAt: 0 } as const };
+    await stage.store.loops.add({
+      draft: { ...draft, target: commandOf(["true"]), policy: loopPolicy.parse({}), hostPin: HOST, managedBy: null },
+      limits,
+    });
+    stage.clock.advance(60_000);
+    await stage.store.loops.planDue({ cause: "late", limits });
+    // Of another loop, and at another time: no plan writes one run twice.
+    await stage.run(
+      sql`insert into slots (loop_id, at, until_at, count, late_ms, run_id, created_at)
+          select 'another', at, until_at, 1, 0, run_id, 1 from slots union all select loop_id, 1, 1, 1, 0, run_id, 1 from slots`,
+    );
+    await cancel(stage, (await granted(stage)).run.id);
+    const [one] = await stage.store.attempts.ofHost({ hostId: HOST });
+    if (one === undefined) throw new Error("it is at work");
+    await stage.store.attempts.settle({
+      ...at(one),
+      outcome: outcomeOf({ kind: "cancelled", class: "cancelled", endedBy: "cancel" }),
+      limits,
+    });
+    const rows = await stage.rows<{ at: number; outcome: string | null }>(
+      sql`select at, outcome from slots order by loop_id, at`,
+    );
+    expect(rows.filter(({ outcome }) => outcome !== null)).toEqual([{ at: T0 + 60_000, outcome: "cancelled" }]);
+  });
+
+  test("a run is listed once, and one that is over is not among those that wait", async () => {
+    const stage = await openStage(open);
+    const { store } = stage;
+    const labelled = { policy: runPolicy.parse({ labels: ["x"] }) };
+    const [one, turn, over] = [await add(stage, labelled), await add(stage, labelled), await add(stage, labelled)];
+    await stage.run(
+      sql`update runs set loop_id = 'loop', reason = 'timer'`,
+      sql`update runs set waits_turn = 1 where id = ${turn.run.id}`,
+      sql`update runs set finished_at = 1, status = 'failed' where id = ${over.run.id}`,
+    );
+    const wanted = { limit: 9, cursor: null, since: null };
+    const ids = async (filter: {
+      loopId: string | null;
+      status: "queued" | null;
+      label: string | null;
+      reason?: string;
+    }) => (await store.runs.list({ ...wanted, ...filter })).items.map(({ id }) => id).toSorted();
+    const live = [one.run.id, turn.run.id].toSorted();
+    expect(await ids({ loopId: "loop", status: "queued", label: null })).toEqual(live);
+    expect(await ids({ loopId: null, status: null, label: "x", reason: "timer" })).toEqual(live);
+  });
+
+  test("of trees those that are kept are listed alone where that is asked", async () => {
+    const stage = await openStage(open);
+    const { store } = stage;
+    const made = { repository: "/repo", branch: "b", base: "1", baseNote: "n" };
+    const runIds = [await addRun(stage), await addRun(stage)];
+    for (const runId of runIds) {
+      await store.worktrees.begin({ runId, hostId: HOST, cwd: "/repo", path: `/trees/${runId}` });
+      await store.worktrees.made({ runId, made });
+    }
+    const [runId = ""] = runIds;
+    await store.worktrees.looked({ runId, state: "kept", keptBecause: "dirty", commits: 1, diffStat: "1" });
+    const listed = async (kept: boolean) =>
+      (await store.worktrees.list({ hostId: null, kept, limit: 9, cursor: null })).items.map((tree) => tree.runId);
+    expect(await listed(true)).toEqual([runId]);
+    expect((await listed(false)).toSorted()).toEqual(runIds.toSorted());
   });
 
   test("hooks are done once, and listed for their own host", async () => {

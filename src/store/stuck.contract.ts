@@ -91,6 +91,16 @@ forEachStore("what is stuck", (open) => {
     expect(await find(stage)).toEqual([]);
   });
 
+  test("a slot that is let go of is that of the loop that was named", async () => {
+    const stage = await openStage(open);
+    const slot = (loopId: string) =>
+      sql`insert into slots (loop_id, at, until_at, count, run_id, late_ms, created_at) values (${loopId}, 1, 1, 1, 'gone', 0, 1)`;
+    await stage.run(slot("one"), slot("another"));
+    const asked = { hostId: HOST, claimsOf: [], slots: [{ loopId: "one", at: 1 }] };
+    expect(await stage.store.stuck.release(asked)).toEqual({ claims: 0, slots: 1 });
+    expect(await stage.rows(sql`select loop_id from slots where outcome is null`)).toEqual([{ loop_id: "another" }]);
+  });
+
   test("what lacks one thing that what is stuck has is not", async () => {
     const stage = await openStage(open);
     const { store } = stage;
@@ -102,7 +112,7 @@ forEachStore("what is stuck", (open) => {
     ];
     // At work on this host, which was not seen for long, under caps that are not known any more.
     await atWork(stage);
-    await stage.run(sql`update hosts set last_seen_at = 0`, sql`delete from cap_sets`);
+    await stage.run(sql`update hosts set last_seen_at = 0`);
     // Behind one that is at work; held by a loop that is paused.
     const busy = await addLoop(stage, "busy");
     await byHand(busy);
@@ -118,6 +128,7 @@ forEachStore("what is stuck", (open) => {
     await stage.run(
       sql`update steps set status = 'waiting', reason = 'account', account_id = 'claude:work' where run_id = ${runId}`,
       sql`insert into holds (subject_kind, subject_id, source, reason, created_at) values ('account', 'claude:work', 'person', 'r', 1)`,
+      sql`delete from cap_sets`,
     );
     expect(await find(stage)).toEqual([]);
 

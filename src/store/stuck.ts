@@ -141,7 +141,7 @@ export const findStuck = read("stuck.find", function* (input: StuckRequest): Ste
     yield* all<Row>(
       sql`select live.host_pin as id, min(live.id) as run_id, min(live.loop_name) as loop_name, count(*) as n, max(h.last_seen_at) as seen
           from ${live(looked)} live left join hosts h on h.id = live.host_pin
-          where live.host_pin is not null and live.host_pin <> ${hostId} and (h.id is null or h.last_seen_at < ${gone})
+          where live.host_pin <> ${hostId} and (h.id is null or h.last_seen_at < ${gone})
           group by live.host_pin order by live.host_pin limit ${limit}`,
     ),
     (row) => ({ at: row["seen"] as number | null, hostId: row["id"] as string, reason: String(row["n"]) }),
@@ -181,9 +181,8 @@ export const releaseStuck = operation(
       log?.add("host.claim_released", { attempt: row["attempt_id"], resource: row["resource_key"] });
     for (const row of open) log?.add("host.slot_closed", { loop: row["loop_id"], at: row["at"], run: row["run_id"] });
     const writes = [
-      ...claims.map(
-        (row) =>
-          sql`delete from claims where attempt_id = ${row["attempt_id"] as string} and resource_key = ${row["resource_key"] as string}`,
+      ...[...new Set(claims.map((row) => row["attempt_id"] as string))].map(
+        (id) => sql`delete from claims where attempt_id = ${id}`,
       ),
       ...open.map((row) => {
         const status = row["status"] as FinalStatus | null;
