@@ -874,3 +874,46 @@ forEachStore("what stands as it is asked for, of runs", (open) => {
     expect(await stage.rows(sql`select id from events where type = 'run.hooks'`)).toHaveLength(1);
   });
 });
+
+forEachStore("what stands as it is asked for, of hosts", (open) => {
+  const leaseOfAttempt = async ({ rows }: Stage) => await rows(sql`select lease_until from attempts`);
+
+  test("a host reports, leaves and renews under its own incarnation alone", async () => {
+    const stage = await openStage(open);
+    const { store } = stage;
+    const nobody = { hostId: AWAY, incarnation: 1 };
+    expect(await store.hosts.report({ ...nobody, status: "disk" })).toBe("superseded");
+    expect(await store.hosts.leave({ ...nobody, backBy: null })).toBe("superseded");
+    await addRun(stage);
+    await pass(stage);
+    await join(store, HOST);
+    stage.clock.advance(1_000);
+    const before = [await leaseOf(stage, HOST), await leaseOfAttempt(stage)];
+    const old = { hostId: HOST, incarnation: 1 };
+    expect(await store.hosts.report({ ...old, status: "disk" })).toBe("superseded");
+    expect(await store.hosts.leave({ ...old, backBy: null })).toBe("superseded");
+    expect(await store.hosts.renew({ ...old, leaseMs: limits.leaseMs })).toEqual({ superseded: true, lost: [] });
+    expect((await store.hosts.list({}))[0]).toMatchObject({ status: "up" });
+    expect(await leaseOf(stage, HOST)).toBe(before[0]);
+    const next = { hostId: HOST, incarnation: 2 };
+    for (let nth = 0; nth < 2; nth++) expect(await store.hosts.report({ ...next, status: "disk" })).toBe("done");
+    expect(await stage.rows(sql`select id from events where type = 'host.disk'`)).toHaveLength(1);
+  });
+
+  test("a renewal is for what the daemon has itself, and tells what another has taken of that", async () => {
+    const stage = await openStage(open);
+    const { store } = stage;
+    await addRun(stage);
+    await pass(stage);
+    const renew = (incarnation: number) => store.hosts.renew({ hostId: HOST, incarnation, leaseMs: limits.leaseMs });
+    expect(await renew(1)).toEqual({ superseded: false, lost: [] });
+    await stage.run(sql`update steps set token = token + 1`);
+    const [attempt] = await stage.rows<{ id: string }>(sql`select id from attempts`);
+    expect(await renew(1)).toEqual({ superseded: false, lost: [attempt?.id] });
+    await join(store, HOST);
+    const before = await leaseOfAttempt(stage);
+    stage.clock.advance(1_000);
+    expect(await renew(2)).toEqual({ superseded: false, lost: [] });
+    expect(await leaseOfAttempt(stage)).toEqual(before);
+  });
+});
