@@ -602,6 +602,7 @@ export const settleAttempt = operation(
       ...rowsOf(attemptId, stepId),
       sql`select digest, answer from receipts where step_id = ${stepId} and token = ${token} and operation = 'settle'`,
     ]);
+    if (at === null) return gone;
     const [attempt, step] = heldRows(at.also);
     const digest = digestOf(outcome);
     const given = at.also[2]?.[0];
@@ -671,6 +672,7 @@ function* takeOne(input: { hostId: string; limits: Limits }): Steps<boolean> {
     input.limits,
     rowsOf(found["id"] as string, found["step_id"] as string),
   );
+  if (at === null) return false;
   const [attempt, step] = heldRows(at.also);
   if (attempt.finishedAt !== null) return false;
   const token = step.token + 1;

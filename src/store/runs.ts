@@ -269,7 +269,7 @@ export function* deskAt(
   loopId: string | null,
   limits: Limits,
   also: readonly Sql[] = [],
-): Steps<DeskRead> {
+): Steps<DeskRead | null> {
   const ofLoop = loopId === null ? [] : [sql`select * from loops where id = ${loopId} ${forUpdate}`];
   const results = yield* many<(readonly Row[])[number][]>(
     readInstant,
@@ -286,7 +286,9 @@ export function* deskAt(
   const [busy = [], turns = []] = rest.slice(3 + also.length);
   const now = clock[0]?.["now"] as number | undefined;
   const run = runs[0];
-  ensure(now !== undefined && run !== undefined, "a run that was there is there under its lock");
+  ensure(now !== undefined, "the store has a clock");
+  // It was removed between the two reads.
+  if (run === undefined) return null;
   const row = toRun(run);
   return {
     desk: {
