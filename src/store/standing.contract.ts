@@ -299,7 +299,7 @@ forEachStore("what stands as it is asked for, of attempts", (open) => {
       const one = at(await granted(stage));
       await stage.store.attempts.start({ ...one, bootId: "b", folder: "f", awakeAt: 0, sessionId: "s" });
       await stage.store.attempts.run({ ...one, pid: 1, pidStarted: "1", startedAt: 1 });
-      const usage = { inputTokens: 0, cachedInputTokens: 0, outputTokens, costUsd: null };
+      const usage = { inputTokens: 0, cachedInputTokens: 0, outputTokens, costUsd: null, of: "session" as const };
       const said = { sessionId: "s", usage, resetAt: null, resetSource: null, httpStatus: null, refusedTools: [] };
       await stage.store.attempts.settle({ ...one, outcome: outcomeOf({ agent: said }), limits });
       const [attempt] = (await stage.store.runs.get({ runId }))?.attempts ?? [];
