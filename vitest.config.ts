@@ -6,18 +6,19 @@ const tidy = ["test/tidy.test.ts", "test/house.test.ts", "test/golden.test.ts", 
 const guards = ["test/guards/*.test.ts"];
 const store = ["src/store/**/*.{test,contract}.ts"];
 
-/** The seeds of the simulator first: they take longest, and beside them everything else runs on the other core. */
+/** The seeds of the simulator and the guards first: they take longest, and beside them all else runs on the other core. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const isLong = (file: TestSpecification) => /[\\/]sim[\\/](?:seeds-\d|plants)\.test\.ts$/.test(file.moduleId);
+    const isLong = (file: TestSpecification) =>
+      /[\\/](?:sim[\\/](?:seeds-\d|plants)|guards[\\/]guards)\.test\.ts$/.test(file.moduleId);
     const sorted = await super.sort(files);
     return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
   }
 }
 
 /**
- * Four groups, by what they need: `tidy` the source text, `unit` nothing, `store` a PostgreSQL cluster, `whole` that and
- * the built program. A run of one file sets up only what its group needs.
+ * Five groups, by what they need: `tidy` the source text, `unit` nothing, `guards` the sources rewritten, `store` a
+ * PostgreSQL cluster, `whole` that and the built program. A run of one file sets up only what its group needs.
  */
 export default defineConfig({
   test: {
@@ -31,16 +32,11 @@ export default defineConfig({
     projects: [
       { extends: true, test: { name: "tidy", include: tidy } },
       { extends: true, test: { name: "unit", include: ["src/**/*.{test,contract}.ts"], exclude: store } },
-      // Minutes of one core, so not with all others: `npm run guards`.
-      ...(process.env["DROVER_GUARDS"] === undefined
-        ? []
-        : [
-            {
-              extends: true as const,
-              plugins: [guardsPlugin()],
-              test: { name: "guards", include: guards, env: { DROVER_TEST_STORES: "memory" } },
-            },
-          ]),
+      {
+        extends: true,
+        plugins: [guardsPlugin()],
+        test: { name: "guards", include: guards, env: { DROVER_TEST_STORES: "memory" } },
+      },
       { extends: true, test: { name: "store", include: store, globalSetup: ["test/setup-postgres.ts"] } },
       {
         extends: true,
