@@ -78,12 +78,17 @@ const liveOf = (loopId: string): Sql =>
 
 /**
  * Ends what a new slot supersedes: at once what only waits, by its host what is at work. Answers how many are still at
- * work, and the loop as it stands now: an end may move its status, its streaks and its events.
+ * work, and the loop as it stands now: an end may move its status, its streaks and its events. @param kept runs that stay
  */
-function* supersede(loop: LoopRow, limits: Limits): Steps<{ atWork: number; loop: LoopRow }> {
+function* supersede(
+  loop: LoopRow,
+  limits: Limits,
+  kept: readonly string[] = [],
+): Steps<{ atWork: number; loop: LoopRow }> {
   const rows = yield* all<Row>(liveOf(loop.id));
   let atWork = 0;
   for (const row of rows) {
+    if (kept.includes(row["id"] as string)) continue;
     const read = yield* deskFor(row["id"] as string, limits);
     if (read === null) continue;
     // Nobody is let in meanwhile: the new slot's run is the one that starts next.
@@ -122,6 +127,8 @@ function* apply(
 ): Steps<Applied> {
   const writes: Sql[] = [];
   const runs: { runId: string; at: number }[] = [];
+  // What is made up for by this plan runs one after another, and the slot that is on time after them.
+  const chain: string[] = [];
   let standing = loop.status;
   let first = true;
   for (const slot of plan.slots) {
@@ -138,10 +145,10 @@ function* apply(
       let start = decision.start;
       if (decision.supersede) {
         yield* runAll(...writes.splice(0));
-        const before = yield* supersede(loop, limits);
+        const before = yield* supersede(loop, limits, chain);
         log.follow(before.loop.eventNumber);
         standing = before.loop.status;
-        if (before.atWork === 0) start = "now";
+        if (before.atWork === 0 && chain.length === 0) start = "now";
       }
       const made = newRun(
         {
@@ -165,6 +172,7 @@ function* apply(
         limits,
       );
       runs.push({ runId: made.runId, at: slot.at });
+      if (decision.chained) chain.push(made.runId);
       writes.push(
         sql`insert into slots (loop_id, at, until_at, count, run_id, late_ms, created_at) values (${loop.id}, ${slot.at}, ${slot.at}, 1, ${made.runId}, ${slot.lateMs}, ${now})`,
         ...made.writes,

@@ -179,6 +179,21 @@ forEachStore("loops and slots", (open) => {
     expect((await words(stage, cancel.id))[0]).toBe("10 cancelled(superseded)");
   });
 
+  test("cancel: of two slots that are on time in one look the newer runs, alone, and after what is made up for", async () => {
+    const stage = await openStage(open);
+    const late = await addLoop(stage, every(600_000), { overlap: "cancel", catchUp: "all" }, "late");
+    stage.setNow(T0 + 1_210_000);
+    await plan(stage);
+    expect(await words(stage, late.id)).toEqual(["600 queued", "1200 queued"]);
+    expect(await work(stage)).toBe(1);
+    expect(await words(stage, late.id)).toEqual(["600 succeeded", "1200 queued"]);
+    const often = await addLoop(stage, every(10_000), { overlap: "cancel" }, "often");
+    stage.setNow(T0 + 1_230_000);
+    expect(await plan(stage)).toMatchObject({ runs: 2 });
+    expect(await words(stage, often.id)).toEqual(["1220 cancelled(superseded)", "1230 queued"]);
+    expect((await pass(stage)).mine.map(({ run }) => run.loopName)).toEqual(expect.arrayContaining(["late", "often"]));
+  });
+
   test("a loop that became a once loop supersedes what an earlier slot left waiting, and is over with its own slot", async () => {
     const stage = await openStage(open);
     const loop = await addLoop(stage, every(10_000), { overlap: "cancel" });

@@ -69,20 +69,25 @@ export const runnerAt =
     return { rows: [], changes: 0 };
   };
 
-/** Runs a question: all its statements see one state. */
+/** Runs a question: all its statements see one state. @param beforeEnd what it throws leaves nothing of what was written */
 export function runRead(
   connection: Sqlite,
   operation: Operation<never, unknown>,
   input: unknown,
   instant: number,
   mint: MintId,
+  beforeEnd?: () => void,
 ): unknown {
   connection.exec("begin");
+  let end = "rollback";
   try {
     const steps = operation.steps(input as never, { id: (kind) => mint(kind, instant) });
-    return runSync(steps, runnerAt(connection, instant));
+    const answer = runSync(steps, runnerAt(connection, instant));
+    beforeEnd?.();
+    end = "commit";
+    return answer;
   } finally {
     // A read has nothing to keep; after an error of the disk SQLite may have ended it by itself.
-    if (connection.inTransaction) connection.exec("commit");
+    if (connection.inTransaction) connection.exec(end);
   }
 }

@@ -4,7 +4,15 @@ import { AppError, BrokenAssert, ensure } from "../core/errors.ts";
 import type { Clock } from "../core/ports.ts";
 import { HEARTBEAT_PATIENCE_MS, mintId } from "./driver.ts";
 import type { Heartbeat, HeartbeatOptions, MintId, StoreHandle } from "./driver.ts";
-import { fromWire, isSqliteBusy, outcomeUnknown, storeUnreachable, toStoreError, toWire } from "./errors.ts";
+import {
+  fromWire,
+  isSqliteBusy,
+  outcomeUnknown,
+  storeReadOnly,
+  storeUnreachable,
+  toStoreError,
+  toWire,
+} from "./errors.ts";
 import { migrate, migrationsOf, ownMigrations } from "./migrate.ts";
 import { StatementFailed, storeOf } from "./operation.ts";
 import type { Operation, OperationTable, Steps, StoreOf } from "./operation.ts";
@@ -499,11 +507,11 @@ export function openMemoryStore<Table extends OperationTable>(options: MemorySto
       // There is no second connection to a store in memory, and making this one read only would let it prepare all anew.
       const before = changesOf(connection);
       try {
-        return runRead(connection, operation, input, clock.now(), mint);
+        return runRead(connection, operation, input, clock.now(), mint, () => {
+          if (changesOf(connection) !== before) throw storeReadOnly(place);
+        });
       } catch (error) {
         throw toStoreError(error, place, operation.name);
-      } finally {
-        ensure(changesOf(connection) === before, `${operation.name} reads, and has written`);
       }
     }
     const [answer] = group([{ operation, input }]);
