@@ -95,6 +95,17 @@ function broken(text: string, pieces: readonly string[], chance: Chance): Uint8A
   return chance.hit(0.03) ? chance.bytes(chance.int(0, 500)) : bytes;
 }
 
+/** Null where a value got too deep for the writer of JSON: it has no bound of its own. */
+function mutated(line: string, chance: Chance): string | null {
+  const value = mutateJson(JSON.parse(line) as Json, chance, arena.pool);
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) return null;
+    throw error;
+  }
+}
+
 /** A bundle whose lines were changed by somebody who also counts them and signs them anew. */
 function brokenBundle(chance: Chance): Uint8Array {
   const lines = bundle.trimEnd().split("\n").slice(0, -1);
@@ -102,9 +113,7 @@ function brokenBundle(chance: Chance): Uint8Array {
   for (let faults = chance.int(1, 3); faults > 0; faults--) {
     const at = chance.int(0, lines.length - 1);
     const line = lines[at] ?? "";
-    lines[at] = chance.hit(0.8)
-      ? JSON.stringify(mutateJson(JSON.parse(line) as Json, chance, arena.pool))
-      : `${"[".repeat(20_000)}${"]".repeat(20_000)}`;
+    lines[at] = (chance.hit(0.8) ? mutated(line, chance) : null) ?? `${"[".repeat(20_000)}${"]".repeat(20_000)}`;
     if (chance.hit(0.1)) lines.splice(at, 1);
     if (lines.length === 0 || chance.hit(0.1)) lines.splice(at, 0, line);
     if (lines.some((one) => !one.startsWith("{"))) break;
