@@ -15,7 +15,7 @@ import { assignmentsOf } from "./attempts.ts";
 import { journal, type Journal } from "./journal.ts";
 import { all, finish, many, one, operation, read, readInstant, runAll, type Steps } from "./operation.ts";
 import { toRun, type Row } from "./rows.ts";
-import { advisoryLock, forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
+import { advisoryLock, forShare, forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
 
 /** The lock of the pass on PostgreSQL. Whoever adds a claim holds it; SQLite's writer is alone. */
 const PASS = 1;
@@ -111,10 +111,14 @@ interface Pass {
 export const admissionPass = operation(
   "admission.pass",
   function* (input: { hostId: string; incarnation?: number; limits: Limits }, ctx): Steps<Pass> {
-    yield* all(advisoryLock(PASS));
+    // Nobody else becomes this host's daemon until the pass is over.
+    const [, own] = yield* many<[Row, Row]>(
+      advisoryLock(PASS),
+      sql`select incarnation from hosts where id = ${input.hostId} ${forShare}`,
+    );
     const view = yield* snapshot(input);
     // What it would be granted is its successor's, who was never told of it.
-    if (input.incarnation !== undefined && view.incarnationOf.get(input.hostId) !== input.incarnation)
+    if (input.incarnation !== undefined && own[0]?.["incarnation"] !== input.incarnation)
       return { granted: 0, mine: [], refused: [], more: false, superseded: true, wakeAt: null, now: view.now };
     const refused: { capKey: string; refusal: Refusal }[] = [];
     const open: CapSet[] = [];

@@ -338,6 +338,9 @@ forEachStore("attempts under tokens", (open) => {
     await plan(stage);
     const host = { hostId: stage.hostId, name: "h", machineId: "m", bootId: "b2", version: "0", leaseMs: 60_000 };
     const { incarnation } = await stage.store.hosts.join({ ...host, commandCap: 8, agentCap: 2 });
+    // What another host's daemon is numbered is its own affair.
+    const other = { ...host, hostId: "host_00000000000000000000000000", commandCap: 8, agentCap: 2 };
+    for (let again = 0; again < 3; again++) await stage.store.hosts.join(other);
     const asked = { hostId: stage.hostId, limits };
     expect(await stage.store.admission.pass({ ...asked, incarnation: incarnation - 1 })).toMatchObject({
       granted: 0,

@@ -83,7 +83,16 @@ describe.skipIf(!mayMount)("the disk of the state folder", () => {
     // What is open for writing keeps a file system writable: it takes the daemon's death first.
     process.kill(file as number, "SIGKILL");
     await until("the daemon to be gone", () => at.daemons().length === 0 && at.marked().length === 0);
-    mount("-o", "remount,ro");
+    // What has died may hold a file open for a moment longer.
+    await until("nobody to write there", () => {
+      try {
+        mount("-o", "remount,ro");
+        return true;
+      } catch (error) {
+        if (String(error).includes("busy")) return false;
+        throw error;
+      }
+    });
     const up = await at.run("up", "--json");
     expect(up.status, up.stderr).toBe(5);
     expect((JSON.parse(up.stderr.trim().split("\n").at(-1) ?? "") as { error: { code: string } }).error.code).toMatch(
