@@ -340,7 +340,8 @@ forEachStore("attempts under tokens", (open) => {
     const { incarnation } = await stage.store.hosts.join({ ...host, commandCap: 8, agentCap: 2 });
     // What another host's daemon is numbered is its own affair.
     const other = { ...host, hostId: "host_00000000000000000000000000", commandCap: 8, agentCap: 2 };
-    for (let again = 0; again < 3; again++) await stage.store.hosts.join(other);
+    const last = [];
+    for (let again = 0; again < 3; again++) last.push((await stage.store.hosts.join(other)).incarnation);
     const asked = { hostId: stage.hostId, limits };
     expect(await stage.store.admission.pass({ ...asked, incarnation: incarnation - 1 })).toMatchObject({
       granted: 0,
@@ -349,6 +350,8 @@ forEachStore("attempts under tokens", (open) => {
     });
     const { granted, mine } = await stage.store.admission.pass({ ...asked, incarnation });
     expect([granted, mine[0]?.attempt.incarnation]).toEqual([1, incarnation]);
+    const others = { hostId: other.hostId, incarnation: last.at(-1) ?? 0, limits };
+    expect(await stage.store.admission.pass(others)).not.toHaveProperty("superseded");
   });
 
   test("B-062 a daemon that was replaced starts nothing more, also where nobody has taken the token", async () => {
