@@ -4,11 +4,10 @@
  * name of its file, a bar that it is about (`p1`), or `all`; without a name it lists what there is. Each bench prints ratios
  * to something measured in the same rounds on the same machine. With `--built` the program of `dist/` is taken as it is.
  */
-import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { build as bundle } from "esbuild";
-import { build, withMigrations } from "./build.mjs";
+import { build } from "./build.mjs";
+import { runBundled } from "./bundled.mjs";
 import { root } from "./install.mjs";
 
 /** A bench says what it is in its first lines, its bars first, and calls its `main` in the last one. @param {string} name */
@@ -37,30 +36,9 @@ if (wanted.length === 0) {
 }
 if (options.length === given.length) await build();
 for (const { name, bars } of wanted) {
-  const folder = mkdtempSync(join(root, "node_modules", ".bench-"));
-  try {
-    const outfile = join(folder, "bench.mjs");
-    await bundle({
-      entryPoints: [join(root, "bench", `${name}.ts`)],
-      outfile,
-      bundle: true,
-      packages: "external",
-      platform: "node",
-      format: "esm",
-      target: "node20",
-      sourcemap: "inline",
-      logLevel: "warning",
-      plugins: [withMigrations],
-    });
-    // A bar names its cases too; a file's own name, or all, names every one.
-    const only = word !== name && word !== "all" && bars.length > 1 ? ["--only", word ?? ""] : [];
-    if (wanted.length > 1) console.log(`\n== ${name}`);
-    const { status } = spawnSync(process.execPath, ["--enable-source-maps", outfile, ...only, ...options], {
-      cwd: root,
-      stdio: "inherit",
-    });
-    if (status !== 0) process.exitCode = status ?? 1;
-  } finally {
-    if (existsSync(folder)) rmSync(folder, { recursive: true, force: true });
-  }
+  // A bar names its cases too; a file's own name, or all, names every one.
+  const only = word !== name && word !== "all" && bars.length > 1 ? ["--only", word ?? ""] : [];
+  if (wanted.length > 1) console.log(`\n== ${name}`);
+  const status = await runBundled(`bench/${name}.ts`, [...only, ...options]);
+  if (status !== 0) process.exitCode = status;
 }

@@ -84,6 +84,9 @@ test("what a command writes there holds nobody up: a line without an end is let 
   open();
   ring("att_a.1");
   await vi.waitFor(() => expect(rung).toEqual(["att_a.1"]));
+  appendFileSync(file, Buffer.alloc(3 * LOOK_BYTES, "x\n"));
+  await vi.waitFor(() => expect(statSync(file).size).toBe(0));
+  expect(rung.length).toBeLessThanOrEqual(1 + LOOK_BYTES / 2);
   appendFileSync(file, Buffer.alloc(3 * LOOK_BYTES, "x"));
   await vi.waitFor(() => expect(statSync(file).size).toBe(0));
   ring("");
