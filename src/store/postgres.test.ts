@@ -362,6 +362,39 @@ describe.skipIf(!wanted)("wake-ups", () => {
     expect(told() - before).toBeLessThanOrEqual(3 + (performance.now() - from) / 20);
   });
 
+  test("a change while an earlier one is being committed is told in turn, not beside it", async () => {
+    const everyMs = 40;
+    const { store } = await open({ limits: { notifyEveryMs: everyMs } });
+    // Each commit takes nearly as long as the pause between two wake-ups, so that they meet in every order.
+    await query(
+      "create function slowly() returns trigger language plpgsql as 'begin perform pg_sleep(0.03); return null; end'",
+    );
+    await query(
+      "create constraint trigger slow after insert on notes deferrable initially deferred for each row execute function slowly()",
+    );
+    const at: number[] = [];
+    const prototype = pg.Client.prototype as unknown as { query: Query };
+    const original = prototype.query;
+    prototype.query = function (this: pg.Client, ...given: unknown[]): unknown {
+      const [config] = given;
+      const text = typeof config === "string" ? config : (config as { text: string }).text;
+      if (text.includes("pg_notify")) at.push(performance.now());
+      return original.apply(this, given);
+    };
+    try {
+      const writers = Array.from({ length: 6 }, async (_, writer) => {
+        for (let i = 0; i < 10; i++) await store.notes.add({ id: `w${writer}-${i}`, body: "x" });
+      });
+      await Promise.all(writers);
+    } finally {
+      prototype.query = original;
+    }
+    const gaps = at.slice(1).map((time, i) => time - (at[i] ?? 0));
+    expect(gaps.length).toBeGreaterThan(3);
+    // A timer may ring a little early.
+    expect(Math.min(...gaps)).toBeGreaterThanOrEqual(everyMs - 2);
+  });
+
   test("a listening connection that is ended is made again, and what was missed is told", async () => {
     const { handle, told } = await listening();
     const before = told();

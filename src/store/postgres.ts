@@ -347,22 +347,26 @@ export async function openPostgresStore<Table extends OperationTable>(
   const attempt = async (operation: Operation<never, unknown>, input: unknown): Promise<unknown> => {
     const client = await pool.connect();
     let inside = false;
+    // Whether a wake-up waited that this transaction speaks for: if it says nothing in the end, that one waits again.
+    let owed = false;
     const wake: Wake | undefined = operation.wakes
       ? {
           statement() {
             inside = performance.now() - notifiedAt >= limits.notifyEveryMs;
-            if (inside) notifiedAt = performance.now();
+            if (inside) {
+              notifiedAt = performance.now();
+              owed ||= trailing !== undefined;
+              clearTimeout(trailing);
+              trailing = undefined;
+            }
             const wrote = "pg_current_xact_id_if_assigned() is not null";
             return inside
               ? { text: `select ${wrote} as wrote, pg_notify($1, $2) where ${wrote}`, values: [channel, own] }
               : { text: `select ${wrote} as wrote`, values: [] };
           },
           committed(row) {
-            if (row?.wrote !== 1) return;
-            if (!inside) return notifyLater();
-            // It speaks for all who committed before it.
-            clearTimeout(trailing);
-            trailing = undefined;
+            if (row?.wrote === 1 ? !inside : owed) notifyLater();
+            owed = false;
           },
         }
       : undefined;
@@ -375,6 +379,7 @@ export async function openPostgresStore<Table extends OperationTable>(
       );
       return value;
     } catch (error) {
+      if (owed) notifyLater();
       client.release(!(error instanceof Undone && error.usable));
       throw error;
     }
