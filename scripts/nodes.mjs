@@ -57,7 +57,7 @@ function runUnder(version) {
   const run = (/** @type {readonly string[]} */ args) =>
     spawnSync(join(bin, "node"), args, {
       cwd: copy,
-      env: { ...process.env, PATH: `${bin}${delimiter}${process.env["PATH"]}` },
+      env: { ...process.env, NO_COLOR: "1", PATH: `${bin}${delimiter}${process.env["PATH"]}` },
       stdio: ["ignore", "inherit", "inherit"],
       timeout: LIMIT_MS,
       killSignal: "SIGKILL",
