@@ -65,7 +65,15 @@ function runUnder(version) {
   if (!run(["scripts/install.mjs"])) return { passed: 0, failed: 1, skipped: 0 };
   const vitest = join("node_modules/.bin/vitest");
   // The dots are followed by what failed, in words: the other report is only counted.
-  const passed = run([vitest, "run", "--project", "store", "--reporter=dot", "--reporter=json", `--outputFile.json=${report}`]);
+  const passed = run([
+    vitest,
+    "run",
+    "--project",
+    "store",
+    "--reporter=dot",
+    "--reporter=json",
+    `--outputFile.json=${report}`,
+  ]);
   const count = readReport(report, passed);
   if (existsSync(join(copy, "scripts/quickstart.mjs"))) {
     if (run(["scripts/quickstart.mjs"])) count.passed += 1;

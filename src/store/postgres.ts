@@ -333,15 +333,29 @@ export async function openPostgresStore<Table extends OperationTable>(
   const own = randomBytes(8).toString("hex");
   let closing = false;
   let notifiedAt = -Infinity;
-  let trailing: NodeJS.Timeout | undefined;
+  /** The wake-up that waits to be sent. Who sends one meanwhile speaks for it and takes it away. */
+  let trailing: { readonly timer: NodeJS.Timeout } | undefined;
   const notifyLater = (): void => {
-    if (closing) return;
-    trailing ??= setTimeout(() => {
-      trailing = undefined;
-      notifiedAt = performance.now();
+    if (closing || trailing !== undefined) return;
+    const waiting = { timer: setTimeout(() => void notify(waiting), limits.notifyEveryMs) };
+    trailing = waiting;
+  };
+  const notify = async (waiting: typeof trailing): Promise<void> => {
+    let client: PoolClient;
+    try {
+      client = await pool.connect();
+    } catch {
       // A wake-up: whoever misses it looks by himself in time.
-      pool.query("select pg_notify($1, $2)", [channel, own]).catch(() => undefined);
-    }, limits.notifyEveryMs);
+      if (trailing === waiting) trailing = undefined;
+      return;
+    }
+    if (trailing !== waiting) return client.release();
+    trailing = undefined;
+    notifiedAt = performance.now();
+    client.query("select pg_notify($1, $2)", [channel, own]).then(
+      () => client.release(),
+      () => client.release(true),
+    );
   };
 
   const attempt = async (operation: Operation<never, unknown>, input: unknown): Promise<unknown> => {
@@ -356,7 +370,7 @@ export async function openPostgresStore<Table extends OperationTable>(
             if (inside) {
               notifiedAt = performance.now();
               owed ||= trailing !== undefined;
-              clearTimeout(trailing);
+              clearTimeout(trailing?.timer);
               trailing = undefined;
             }
             const wrote = "pg_current_xact_id_if_assigned() is not null";
@@ -475,7 +489,8 @@ export async function openPostgresStore<Table extends OperationTable>(
     async close() {
       if (closing) return;
       closing = true;
-      clearTimeout(trailing);
+      clearTimeout(trailing?.timer);
+      trailing = undefined;
       clearTimeout(listenTimer);
       listeners.clear();
       await listening?.end().catch(() => undefined);
