@@ -1,9 +1,10 @@
 /** What the arena demands is demanded: an operation that breaks a promise is found, whichever it is. */
-import { writeFileSync } from "node:fs";
+import { writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AppError } from "../../src/core/errors.ts";
 import { text } from "../../src/ops/fields.ts";
+import { findEntry } from "../../src/ops/index.ts";
 import { defineOperation, type LocalContext } from "../../src/ops/operation.ts";
 import { object, string } from "../../src/ops/shape.ts";
 import { type Arena, openArena } from "./arena.ts";
@@ -68,6 +69,34 @@ test.each<[what: string, found: RegExp, run: (context: LocalContext) => Promise<
   ],
 ])("%s", async (_what, found, run) => {
   await expect(arena.tries(planted(run), {})).rejects.toThrow(found);
+});
+
+const stack = "Error: x\n    at run (/a/src/b.ts:1:2)\n";
+test.each<[how: string, found: RegExp, print: () => void]>([
+  ["a stack past every stream", /: a stack/, () => writeSync(2, stack)],
+  ["a stack by the stream", /: a stack/, () => process.stderr.write(stack)],
+  [
+    "a stack in the words of an error",
+    /: a stack/,
+    () => {
+      throw new AppError("invalid", "bad_input", stack);
+    },
+  ],
+  ["a control sequence", /: control characters/, () => writeSync(2, Buffer.from("\u001b[2J"))],
+])("%s on standard error", async (_how, found, print) => {
+  const [doctor, { inspect }] = [await findEntry("doctor")?.load(), arena.world];
+  if (doctor === undefined) throw new Error("there is a doctor");
+  const world = arena.world as { inspect: typeof inspect };
+  world.inspect = async (...given) => {
+    print();
+    return inspect(...given);
+  };
+  try {
+    await expect(arena.triesWords(doctor.operation, [])).rejects.toThrow(found);
+  } finally {
+    world.inspect = inspect;
+  }
+  await arena.triesWords(doctor.operation, []);
 });
 
 test("what is refused as it should be, and what is answered, is let pass", async () => {
