@@ -37,7 +37,17 @@ export interface Holes {
 const hole = z.object({ from: z.number().int().min(0), to: z.number().int().min(0) });
 const holesFile = z.object({ stdout: hole.optional(), stderr: hole.optional() });
 
-/** The holes of an attempt's outputs. Errors: AppError invalid `attempt_damaged`: what would be shown around one is not known to be scrubbed. */
+/**
+ * What of an output was given back, as far as the output reaches: its command can write anything where that is said.
+ * Errors: AppError invalid `attempt_damaged`: what would be shown around a hole is not known to be scrubbed.
+ */
+export function holeIn(path: string, stream: "stdout" | "stderr", size: number): Hole | undefined {
+  const found = readHoles(path)[stream];
+  const to = Math.min(found?.to ?? 0, size);
+  return found === undefined || to <= found.from ? undefined : { from: found.from, to };
+}
+
+/** All that the file says. Errors: those of `holeIn`. */
 export const readHoles = (path: string): Holes =>
   readAs(join(path, FILES.holes), (text) => holesFile.parse(JSON.parse(text))) ?? {};
 

@@ -313,6 +313,18 @@ describe("followLog", () => {
     expect(await follower.done).not.toContain("not this");
   });
 
+  test("a hole that its program says to reach past the end of the output is one to that end", async () => {
+    writeFileSync(out(), "head\nlost\n");
+    dig(5, 1_000_000);
+    const follower = follow();
+    await follower.sees("dropped");
+    appendFileSync(out(), "more\n");
+    await follower.sees("[... 5 bytes dropped ...]\n[... 5 bytes dropped ...]\n");
+    follower.end();
+    expect(await follower.done).toBe("head\n[... 5 bytes dropped ...]\n[... 5 bytes dropped ...]\n");
+    expect((await readPages(4)).replaceAll("\n", "|")).toBe("head|[... 10 bytes dropped ...]|");
+  });
+
   test("a hole that is punched ahead of a follower is told and skipped", async () => {
     writeFileSync(out(), Buffer.concat([Buffer.from("head\n"), Buffer.alloc(4096), Buffer.from("tail\n")]));
     dig(5, 5 + 4096);

@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { FILES, openPlain, readAs, streamFile } from "./attempt-folder.ts";
 import { inert } from "./inert.ts";
 import type { Hole } from "./log-cap.ts";
-import { readHoles } from "./log-cap.ts";
+import { holeIn } from "./log-cap.ts";
 import type { Scrub } from "./scrub.ts";
 import { NO_SECRETS, openScrub, scrubStream } from "./scrub.ts";
 
@@ -129,8 +129,8 @@ export async function readLog(folderPath: string, stream: "stdout" | "stderr", r
     const scrub = scrubOf(folderPath);
     const marginBytes = Math.max(0, scrub.longestBytes - 1);
     for (;;) {
-      const hole = readHoles(folderPath)[stream];
       const { size } = await file.stat();
+      const hole = holeIn(folderPath, stream, size);
       let from = Math.min(size, await startOf(file, size, request, hole));
       let note = "";
       let floor = 0;
@@ -152,7 +152,7 @@ export async function readLog(folderPath: string, stream: "stdout" | "stderr", r
       const asked = Math.min(ceiling, wanted + marginBytes) - scanFrom;
       const bytes = await readAt(file, scanFrom, asked);
       // A punch may have come between: then this may be zeros.
-      const now = readHoles(folderPath)[stream];
+      const now = holeIn(folderPath, stream, size);
       if (now?.to !== hole?.to) continue;
 
       const emitTo = hole !== undefined && ceiling === hole.from ? Math.max(0, hole.from - marginBytes) : ceiling;
@@ -251,7 +251,6 @@ export async function* followLog(
   try {
     const scrub = scrubOf(folderPath);
     const marginBytes = Math.max(0, scrub.longestBytes - 1);
-    const readHole = () => readHoles(folderPath)[stream];
     let at = 0; // where the next byte is read
     let pipe = serve(scrub, request.raw, 0);
     /** Goes on at an offset, looking at bytes from `floor` on. */
@@ -265,7 +264,7 @@ export async function* followLog(
     };
 
     const { size: sizeAtStart } = await file.stat();
-    const holeAtStart = readHole();
+    const holeAtStart = holeIn(folderPath, stream, sizeAtStart);
     const start = Math.min(sizeAtStart, await startOf(file, sizeAtStart, request, holeAtStart));
     if (holeAtStart === undefined || start < holeAtStart.from - marginBytes) await begin(start, 0);
     else if (start >= holeAtStart.to + marginBytes) await begin(start, holeAtStart.to);
@@ -290,7 +289,7 @@ export async function* followLog(
         await begin(0, 0);
         continue;
       }
-      const hole = readHole();
+      const hole = holeIn(folderPath, stream, now.size);
       if (hole !== undefined && hole.from <= at && at < hole.to) {
         const shown = pipe.cut();
         const next = Math.min(now.size, hole.to + marginBytes);
@@ -302,7 +301,7 @@ export async function* followLog(
       const end = hole !== undefined && at < hole.from ? Math.min(now.size, hole.from) : now.size;
       if (at < end) {
         const bytes = await readAt(file, at, Math.min(CHUNK_BYTES, end - at));
-        if (readHole()?.to !== hole?.to) continue; // a punch came between: this may be zeros
+        if (holeIn(folderPath, stream, now.size)?.to !== hole?.to) continue; // a punch came between: this may be zeros
         at += bytes.length;
         const text = pipe.push(bytes);
         if (text !== "") yield piece(text, at);

@@ -8,7 +8,7 @@ import type { Agents, Clock, Instant } from "../../core/ports.ts";
 import type { AgentTarget } from "../../core/target.ts";
 import { checkZone } from "../../core/zone.ts";
 import { openPlain, requireFolderName, streamFile } from "../attempt-folder.ts";
-import { readHoles } from "../log-cap.ts";
+import { holeIn } from "../log-cap.ts";
 import { scrubOf } from "../logs.ts";
 import type { Scrub } from "../scrub.ts";
 import type { Reader } from "./adapter.ts";
@@ -145,12 +145,10 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
           follow.offsets[stream] = 0;
         }
         const from = follow.offsets[stream];
-        const hole = readHoles(follow.path)[stream];
+        const hole = holeIn(follow.path, stream, size);
         if (hole !== undefined && hole.from <= from && from < hole.to) {
-          const to = Math.min(hole.to, size);
-          if (to <= from) break;
-          framing.skip(to - from);
-          follow.offsets[stream] = to;
+          framing.skip(hole.to - from);
+          follow.offsets[stream] = hole.to;
           continue;
         }
         const until = hole !== undefined && from < hole.from ? Math.min(size, hole.from) : size;
