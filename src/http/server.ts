@@ -120,36 +120,40 @@ async function listen(options: ServerOptions): Promise<Listener> {
   const { socket, onRequest } = options;
   let active = 0;
   let closing = false;
+  const turns = takeTurns();
   // A request without a Host is refused by us, with a document, as one with a wrong one is.
   const server = createServer({ requireHostHeader: false }, (request, response) => {
     // Asking for health is no work: a daemon that ends when idle is not kept by whoever watches it.
-    if (request.url?.startsWith(`${API}/ops/`) === true) {
+    const isWork = request.url?.startsWith(`${API}/ops/`) === true;
+    if (isWork) {
       active += 1;
       onRequest(active);
-      const { socket: connection } = request;
-      // Of several that came at once, those behind the one that closed their connection are never told of its end by Node.
-      let isCounted = true;
-      const end = (): void => {
-        response.off("close", end);
-        connection.off("close", end);
-        if (!isCounted) return;
-        isCounted = false;
+    }
+    turns.take(
+      request,
+      response,
+      () => {
+        if (closing) response.setHeader("connection", "close");
+        return answer(options, request, response).catch((error: unknown) => refuse(options, response, error));
+      },
+      () => {
+        if (!isWork) return;
         active -= 1;
         onRequest(active);
-      };
-      response.once("close", end);
-      connection.once("close", end);
-    }
-    if (closing) response.setHeader("connection", "close");
-    answer(options, request, response).catch((error: unknown) => refuse(options, response, error));
+      },
+    );
   });
   // What Node would refuse by itself, or drop without a word, is told why as everything else is.
   server.on("clientError", (error: NodeJS.ErrnoException, connection) =>
-    refuseRaw(error.code ?? "", connection as Socket),
+    turns.behind(connection as Socket, () => refuseRaw(error.code ?? "", connection as Socket)),
   );
-  server.on("connect", (_request, connection) => refuseRaw("CONNECT", connection as Socket));
-  server.on("checkExpectation", (_request: IncomingMessage, response: ServerResponse) =>
-    refuse(options, response, new AppError("invalid", "bad_request", "no expectation is met here but 100-continue")),
+  server.on("connect", (_request, connection) =>
+    turns.behind(connection as Socket, () => refuseRaw("CONNECT", connection as Socket)),
+  );
+  server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) =>
+    turns.take(request, response, async () =>
+      refuse(options, response, new AppError("invalid", "bad_request", "no expectation is met here but 100-continue")),
+    ),
   );
   // Requests are answered in milliseconds; a client that stops in the middle of one must not hold us.
   server.requestTimeout = 30_000;
@@ -191,6 +195,72 @@ async function listen(options: ServerOptions): Promise<Listener> {
       const timer = setTimeout(() => server.closeAllConnections(), patienceMs);
       await closed;
       clearTimeout(timer);
+    },
+  };
+}
+
+/** The requests of one connection. */
+interface Line {
+  /** Settled when all that came so far is answered; without the last one, when all before it is. */
+  tail: Promise<void>;
+  before: Promise<void>;
+  last: IncomingMessage | null;
+  /** An answer closed the connection. */
+  isOver: boolean;
+}
+
+interface Turns {
+  /**
+   * Begins with a request when those before it on its connection are answered, and not at all behind one whose answer
+   * closes it: nobody would be told what became of it.
+   * @param ended called once: nothing goes on for it any more, and it is answered or its connection is gone
+   */
+  take(request: IncomingMessage, response: ServerResponse, begin: () => Promise<void>, ended?: () => void): void;
+  /** Does it when the whole requests of a connection are answered, unless one of the answers closed it. */
+  behind(connection: Socket, act: () => void): void;
+}
+
+/** Node hands over requests that came at once together, and sends the answers in order. */
+function takeTurns(): Turns {
+  const lines = new WeakMap<Socket, Line>();
+  const lineOf = (connection: Socket): Line => {
+    const known = lines.get(connection);
+    if (known !== undefined) return known;
+    const fresh = { tail: Promise.resolve(), before: Promise.resolve(), last: null, isOver: false };
+    lines.set(connection, fresh);
+    return fresh;
+  };
+  return {
+    take(request, response, begin, ended) {
+      const { socket: connection } = request;
+      const line = lineOf(connection);
+      const isAnswered = new Promise<void>((resolve) => {
+        // Those behind the one that closed their connection are never told of its end by Node.
+        const end = (): void => {
+          response.off("close", end);
+          connection.off("close", end);
+          resolve();
+        };
+        response.once("close", end);
+        connection.once("close", end);
+      });
+      line.before = line.tail;
+      line.last = request;
+      line.tail = line.before.then(async () => {
+        if (line.isOver || connection.destroyed) return;
+        await begin();
+        if (!response.shouldKeepAlive || response.getHeader("connection") === "close") line.isOver = true;
+        await isAnswered;
+      });
+      if (ended !== undefined) void line.tail.then(ended);
+    },
+    behind(connection, act) {
+      const line = lines.get(connection);
+      if (line === undefined) return act();
+      // Of one that is not whole no more comes.
+      void (line.last?.complete === false ? line.before : line.tail).then(() => {
+        if (!line.isOver) act();
+      });
     },
   };
 }
