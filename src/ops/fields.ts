@@ -238,21 +238,17 @@ export function flag(about: string, traits: Traits = {}): Field<boolean> {
   return { ...made, placeholder: null, check: (value, path) => made.check(value, path) ?? false };
 }
 
+function chosen<const C extends readonly string[]>(all: C, value: unknown, path: string): C[number] {
+  if (typeof value === "string" && all.includes(value)) return value;
+  throw badInput(path, `${path} cannot be ${JSON.stringify(value)}`, `Choose one of ${all.join(", ")}.`, "bad_choice");
+}
+
 export function choice<const C extends readonly string[]>(
   about: string,
   choices: C,
   traits: Traits = {},
 ): Field<C[number] | undefined> {
-  const check = (value: unknown, path: string): C[number] => {
-    if (typeof value !== "string" || !choices.includes(value))
-      throw badInput(
-        path,
-        `${path} cannot be ${JSON.stringify(value)}`,
-        `Choose one of ${choices.join(", ")}.`,
-        "bad_choice",
-      );
-    return value;
-  };
+  const check = (value: unknown, path: string): C[number] => chosen(choices, value, path);
   return field(about, traits, { schema: { enum: choices }, read: check, check, choices }, choices.join("|"));
 }
 
@@ -262,12 +258,11 @@ export function choices<const C extends readonly string[]>(
   all: C,
   traits: Traits = {},
 ): Field<readonly C[number][] | undefined> {
-  const one = choice(about, all, traits);
   const check = (value: unknown, path: string): readonly C[number][] => {
     const given = Array.isArray(value) ? (value as readonly unknown[]) : [value];
     if (given.length === 0) throw badInput(path, `${path} is an empty list`, `Choose from ${all.join(", ")}.`);
-    const checked = given.flatMap((each) => one.check(each, path) ?? []);
-    return [...new Set(checked)];
+    // `null` alone means "not given"; in a list it is no choice.
+    return [...new Set(given.map((each) => chosen(all, each, path)))];
   };
   const read = (given: string, path: string, _reading: Reading, before: Json | undefined): Json => [
     ...((before as readonly Json[] | undefined) ?? []),

@@ -466,6 +466,8 @@ export interface AnyOperation {
 
 /** What is looked for, and may not be there. */
 const NAMED = /^(loop|run|thing|account|step|attempt|file)\b/;
+/** Of these a part of the name is enough, which may mean several. */
+const IN_PART = /^(loop|run|thing|account)\b/;
 
 /**
  * Every kind of error that an operation can end with: what any input and any bug bring, what its place brings (the store is
@@ -476,6 +478,8 @@ export function raisedBy({ where, input, raises, unconfigured }: AnyOperation): 
   if (where !== "local" || !unconfigured) kinds.add("unreachable");
   if (where !== "local") kinds.add("conflict");
   if (where === "write" || where === "act") kinds.add("unauthorised");
-  if (Object.values(input).some(({ completes }) => completes !== null && NAMED.test(completes))) kinds.add("not_found");
+  const names = (some: RegExp) => Object.values(input).some(({ completes }) => some.test(completes ?? ""));
+  if (names(NAMED)) kinds.add("not_found");
+  if (names(IN_PART)) kinds.add("conflict");
   return [...kinds];
 }

@@ -131,6 +131,19 @@ forEachStore("lists", (open) => {
           }
   });
 
+  test("a filter by none of the words finds nothing, and is no fault", async () => {
+    const { raw, store, loop: add } = await openStage(open);
+    const loop = await add("one");
+    await store.loops.runNow({ loopId: loop.id, by: "p", parentRunId: null, limits });
+    const none = { items: [], next: null };
+    const page = { limit: 5, cursor: null };
+    for (const label of [null, "a"]) {
+      expect(await raw.runs.list({ ...nothing, ...page, label, status: [] })).toEqual(none);
+      expect(await raw.loops.list({ ...page, archived: false, label, status: [] })).toEqual(none);
+    }
+    expect(await raw.slots.list({ ...page, loopId: loop.id, outcome: [] })).toEqual(none);
+  });
+
   test("runs: what comes, ends or goes on between two pages neither repeats a row nor hides one", async () => {
     const stage = await openStage(open);
     const { store, clock } = stage;

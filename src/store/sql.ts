@@ -158,10 +158,10 @@ export const feedNewest = constant("id desc", "txid desc, id desc");
 
 const choose = (sqlite: Sql, postgres: Sql): Sql => ({ [is]: "choice", sqlite, postgres });
 
-/** Parts in a row, with what stands between two of them. None gives an empty fragment. */
+/** Parts in a row, with what stands between two of them. None gives an empty fragment, and of alternatives one that never holds. */
 export function join(parts: readonly Part[], separator: ", " | " and " | " or " | " union all "): Sql {
   for (const part of parts) if (!isFragment(part) || !(is in part)) checkValue(part);
-  if (parts.length === 0) return sql``;
+  if (parts.length === 0) return separator === " or " ? sql`1 = 0` : sql``;
   return { [is]: "template", strings: ["", ...parts.slice(1).map(() => separator), ""], parts };
 }
 

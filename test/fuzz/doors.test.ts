@@ -42,4 +42,13 @@ describe.each(operations)("$name", ({ load }) => {
       budget(150),
     );
   });
+
+  test("a list holds what it says it holds: null, which alone means that nothing is given, is no item", async () => {
+    const { operation } = await load();
+    for (const [key, field] of Object.entries(operation.input)) {
+      if (!field.many || field.schema["type"] === "object") continue;
+      expect(() => field.check([null], key), key).toThrow(AppError);
+      if (field.choices !== null) expect(() => field.check([], key), key).toThrow(AppError);
+    }
+  });
 });
