@@ -255,6 +255,8 @@ function takeTurns(): Turns {
       if (ended !== undefined) void line.tail.then(ended);
     },
     behind(connection, act) {
+      // Nobody else looks after it any more: that the other side is gone is heard here, or it would end the process.
+      connection.on("error", () => connection.destroy());
       const line = lines.get(connection);
       if (line === undefined) return act();
       // Of one that is not whole no more comes.
@@ -437,7 +439,7 @@ const RAW: Readonly<Record<string, readonly [status: string, message: string]>> 
   CONNECT: ["405 Method Not Allowed", "no connection is made for anybody here"],
 };
 
-/** Answers what is no HTTP, or only the beginning of it, and closes the connection. */
+/** Answers what is no HTTP, or only the beginning of it, and closes the connection. Its errors are listened for. */
 function refuseRaw(reason: string, connection: Socket): void {
   if (!connection.writable) {
     connection.destroy();
@@ -446,8 +448,6 @@ function refuseRaw(reason: string, connection: Socket): void {
   const [status, message] = RAW[reason] ?? ["400 Bad Request", "this is no HTTP request"];
   const { kind: _, ...document } = toDocument(new AppError("invalid", "bad_request", message));
   const body = `${JSON.stringify({ error: document })}\n`;
-  // Nobody else looks after it any more: that the other side is gone is heard here, or it would end the process.
-  connection.on("error", () => connection.destroy());
   connection.resume();
   connection.setTimeout(RAW_PATIENCE_MS, () => connection.destroy());
   connection.end(

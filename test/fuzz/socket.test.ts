@@ -21,6 +21,8 @@ let arena: Arena;
 let server: Server;
 let socket: string;
 let active = 0;
+/** What each operation waits for before it is done. */
+let held: Promise<void> = Promise.resolve();
 const faults: unknown[] = [];
 beforeAll(async () => {
   dog = openWatchdog();
@@ -37,6 +39,7 @@ beforeAll(async () => {
       return entry === undefined || entry.where === "local" ? undefined : (await entry.load()).operation;
     },
     async perform(operation, input) {
+      await held;
       try {
         return await runIn(operation, arena.context, input);
       } catch (error) {
@@ -58,7 +61,10 @@ afterAll(async () => {
   await arena.close();
   await dog.close();
 });
-beforeEach(() => void (faults.length = 0));
+beforeEach(() => {
+  faults.length = 0;
+  held = Promise.resolve();
+});
 
 /** Writes the pieces one after the other, then ends, or cuts the connection; answers all that came back. */
 const exchange = async (pieces: readonly Uint8Array[], cut: boolean): Promise<string> =>
@@ -79,8 +85,10 @@ function converse(
     connection.once("connect", () => {
       const next = (at: number): void => {
         const piece = pieces[at];
-        if (piece === undefined) return void (cut ? connection.destroy() : connection.end());
+        if (piece === undefined) return void connection.end();
         connection.write(piece, () => setImmediate(next, at + 1));
+        // At once: it is gone before anybody has read what it wrote.
+        if (cut && at === pieces.length - 1) connection.destroy();
       };
       next(0);
     });
@@ -355,6 +363,19 @@ test("what is whole is answered, in order, before what is no request behind it i
   const answers = answersIn(await exchange([Buffer.from(`${change(5)}${change(6)}no request\r\n\r\n`)], false));
   expect(answers).toMatchObject([{ body: { limit: 5 } }, { body: { limit: 6 } }, { status: 400 }]);
   await idle("them");
+});
+
+test("a client that has left before what stands in front of its tunnel is answered ends nothing but its connection", async () => {
+  const connection = connect(socket);
+  let left = (): void => undefined;
+  held = new Promise((resolve) => (left = resolve));
+  connection.write(`${change(5)}CONNECT a:1 HTTP/1.1\r\nHost: drover\r\n\r\n`);
+  await until("the first one is at work", () => active === 1);
+  connection.destroy();
+  await new Promise((resolve) => connection.once("close", resolve));
+  left();
+  // An error that nobody listens for would end the process, and this test's run with it.
+  await idle("it");
 });
 
 test("a client that leaves in the middle of its request is no fault of ours", async () => {
