@@ -19,6 +19,8 @@ export async function loadProgram() {
           export { flagOf } from "./src/ops/fields.ts";
           export { findingKinds } from "./src/ops/doctor/finding-codes.ts";
           export { configSchema, declarationSchema } from "./src/ops/declared/declared-schema.ts";
+          export { workflowSchema } from "./src/core/workflow/definition.ts";
+          export { endTable, skippedBy } from "./src/core/step-graph.ts";
           export { readSettings } from "./src/ops/config/settings.ts";
           export { placesOf } from "./src/ops/places.ts";
           export { EXIT, EXIT_MEANINGS } from "./src/cli/exits.ts";

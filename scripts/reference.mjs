@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Writes `docs/reference/`, and the list of man pages in `package.json`, from the operations, the settings and the errors of the program itself, and `test/golden/`, the
+ * Writes `docs/reference/`, the truth table in the guide to workflows, and the list of man pages in `package.json`, from the operations, the settings and the errors of the program itself, and `test/golden/`, the
  * contract of each command with scripts. What changed in that contract is said, a break as one.
  *
  *   node scripts/reference.mjs [--check]
@@ -170,6 +170,24 @@ ${rows.join("\n")}
 `;
 }
 
+const GUIDE = "docs/guide/workflows.md";
+/** The guide to workflows, with the truth table of the program in it. @param {any} program */
+function truthTable({ endTable, skippedBy }) {
+  const rows = endTable.map(
+    (/** @type {any} */ { status, reason, when, says, saysAllTheSame, failsRun }) =>
+      `| \`${status}${reason === null ? "" : `(${reason})`}\` | ${when} | ${becomes(says)} | ${becomes(saysAllTheSame)} | ${failsRun ? "yes" : "no"} |`,
+  );
+  function becomes(/** @type {string} */ verdict) {
+    const reason = skippedBy[verdict];
+    return reason === null ? "can start" : `is \`skipped(${reason})\``;
+  }
+  const table = `| a step ends as | when | what needs it | with \`continueOnFailure\` | the run fails |\n| --- | --- | --- | --- | --- |\n${rows.join("\n")}\n`;
+  const [before = "", after = ""] = readFileSync(join(root, GUIDE), "utf8").split(
+    /(?<=<!-- truth table[^>]*-->\n\n)[^]*(?=\n<!-- end -->)/,
+  );
+  return before + table + after;
+}
+
 /**
  * What became of the contract since it was written down: its files, and a sentence for each change.
  * @param {any} program
@@ -213,7 +231,9 @@ const wanted = {
   "docs/reference/words.md": words(program),
   "docs/reference/findings.md": findings(program),
   "package.json": await packageJson(program),
+  [GUIDE]: truthTable(program),
   "docs/reference/drover.schema.json": `${JSON.stringify(program.declarationSchema(), null, 2)}\n`,
+  "docs/reference/workflow.schema.json": `${JSON.stringify(program.workflowSchema(), null, 2)}\n`,
   "docs/reference/config.schema.json": `${JSON.stringify(program.configSchema(), null, 2)}\n`,
   ...Object.fromEntries(
     await Promise.all(

@@ -20,7 +20,7 @@ interface Layer {
 const surface: Layer = { layers: ["core", "ops"], packages: ["commander", "picocolors", "yaml", "zod"], node: true };
 
 const layers: Readonly<Record<string, Layer>> = {
-  core: { layers: [], packages: ["zod"], node: false },
+  core: { layers: [], packages: ["@marcbachmann/cel-js", "zod"], node: false },
   store: { layers: ["core"], packages: ["better-sqlite3", "pg", "uuidv7", "zod"], node: true },
   execution: { layers: ["core"], packages: ["zod"], node: true },
   triggers: { layers: ["core"], packages: ["yaml", "zod"], node: true },

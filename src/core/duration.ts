@@ -11,6 +11,9 @@ const UNITS = [
 
 const FORM = /^(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?$/;
 
+/** The same for JSON Schema: it wants at least one part. */
+export const DURATION_PATTERN = "^(?=.)(\\d+w)?(\\d+d)?(\\d+h)?(\\d+m)?(\\d+s)?(\\d+ms)?$";
+
 /**
  * Reads a duration as milliseconds: `500ms`, `90s`, `15m`, `2h`, `1d`, `1w`, or a sum in falling units (`1h30m`).
  * A day is 24 hours, a week 7 of them. Errors: AppError `bad_duration` for everything else, and for more than 2^53 - 1 ms.

@@ -14,6 +14,14 @@ export interface Problem {
   readonly column?: number;
 }
 
+/** A problem without its file and line, which whoever has read the text puts to it. */
+export const problem = (code: string, message: string, hint: string | undefined, path: string): Problem => ({
+  code,
+  message,
+  ...(hint === undefined ? {} : { hint }),
+  path,
+});
+
 export interface ErrorDetail {
   /** What to do about it, in one sentence. */
   readonly hint?: string;

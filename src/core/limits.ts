@@ -158,12 +158,21 @@ export const defaultLimits = {
   doctorWalBytes: 268_435_456,
   /** Age of the newest backup from which it speaks of that. */
   doctorBackupMs: 7 * 86_400_000,
-  /** Largest file that declares loops, and all prompts that the files of one `apply` name. */
+  /** Largest file that declares loops or a workflow, and all prompts that the files of one `apply` name. */
   declaredBytes: 5_242_880,
   declaredPromptBytes: 12_582_912,
   /** How often `apply --watch` looks at its files where the system tells of no change, and how long it waits for the last of several. */
   declaredLookMs: 2_000,
   declaredSettleMs: 200,
+  /** Steps of one workflow, and all that they need of one another, counted pair by pair; its expressions. */
+  workflowSteps: 10_000,
+  workflowNeeds: 100_000,
+  workflowExpressions: 20_000,
+  /** An expression of a workflow: how long it is, its parts and their nesting, and the operations that it may take when it runs. */
+  expressionCharacters: 16_384,
+  expressionNodes: 1_000,
+  expressionDepth: 50,
+  expressionWork: 1_000_000,
   /** How long a stop waits for writes under way; what is not written by then is found by the next daemon. */
   stopPatienceMs: 5_000,
 } as const;

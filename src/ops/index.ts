@@ -180,6 +180,19 @@ export const operations: readonly Entry[] = [
   },
 
   {
+    name: "workflow.validate",
+    where: "local",
+    summary: "List every problem of a workflow's file with its line",
+    load: () => import("./workflows/validate-workflow.ts"),
+  },
+  {
+    name: "workflow.graph",
+    where: "local",
+    summary: "Draw the steps of a workflow's file and what they wait for",
+    load: () => import("./workflows/graph-workflow.ts"),
+  },
+
+  {
     name: "schedule.next",
     where: "local",
     summary: "Print the next instants of a cron expression or a duration",
@@ -414,7 +427,7 @@ export const operations: readonly Entry[] = [
   {
     name: "config.schema",
     where: "local",
-    summary: "Print the JSON Schema of drover.yaml or of config.yaml, for editors",
+    summary: "Print the JSON Schema of drover.yaml, of a workflow or of config.yaml, for editors",
     load: () => import("./config/config-schema.ts"),
   },
   { name: "version", where: "local", summary: "Print the version", load: () => import("./daemon/show-version.ts") },

@@ -5,8 +5,6 @@
 const later: { readonly [command: string]: string } = {
   "workflow.ls": "workflows",
   "workflow.show": "workflows",
-  "workflow.validate": "workflows",
-  "workflow.graph": "workflows",
   "workflow.archive": "workflows",
   "template.ls": "workflows",
   "template.show": "workflows",

@@ -43,6 +43,8 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "loop.archive": async () => (await loops()).loopCard,
   "loop.unarchive": async () => (await loops()).loopCard,
   "loop.rm": async () => (await loops()).removed,
+  "workflow.validate": async () => (await import("./workflows.ts")).validated,
+  "workflow.graph": async () => (await import("./workflows.ts")).graph,
   "schedule.next": async () => (await loops()).instants,
   "schedule.explain": async () => (await loops()).explained,
   run: async () => (await runs()).runStarted,

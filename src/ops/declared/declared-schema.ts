@@ -1,4 +1,5 @@
 /** JSON Schemas of the files that people write, for their editors, made from what the program itself reads them by. */
+import { DURATION_PATTERN } from "../../core/duration.ts";
 import { defaultLimits } from "../../core/limits.ts";
 import { ACCOUNT_FORM, AGENT_FORM, LOOP_FORM } from "./declared-form.ts";
 import type { Field, Json } from "../fields.ts";
@@ -7,14 +8,13 @@ import { CAPS } from "../config/settings.ts";
 type Schema = { readonly [key: string]: Json };
 
 const DRAFT = "https://json-schema.org/draft/2020-12/schema";
-const DURATION = "^(?=.)(\\d+w)?(\\d+d)?(\\d+h)?(\\d+m)?(\\d+s)?(\\d+ms)?$";
 const SIZE = "^\\d+([kKMGT]i?)?[Bb]?$";
 
 const words: Schema = { type: "array", items: { type: "string" }, minItems: 1 };
 
 function valueSchema(field: Field<unknown>): Schema {
   const isDuration = field.written === "text" && field.schema["type"] === "integer";
-  if (isDuration) return { type: "string", pattern: DURATION };
+  if (isDuration) return { type: "string", pattern: DURATION_PATTERN };
   return field.written === "text" ? { type: "string" } : field.schema;
 }
 
@@ -85,7 +85,7 @@ export function configSchema(): Schema {
   const limit = (name: string): Schema => ({
     type: ["integer", "string"],
     minimum: 0,
-    ...(name.endsWith("Ms") ? { pattern: DURATION } : name.endsWith("Bytes") ? { pattern: SIZE } : {}),
+    ...(name.endsWith("Ms") ? { pattern: DURATION_PATTERN } : name.endsWith("Bytes") ? { pattern: SIZE } : {}),
   });
   const names = Object.keys(defaultLimits);
   return {

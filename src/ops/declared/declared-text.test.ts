@@ -39,7 +39,7 @@ test("what is no text or no YAML is told with its line", () => {
   expect(said("\n  \n")).toEqual(["1:1 empty_file: the file is empty. Begin it with `version: 1`."]);
   expect(said("a:\n\tb: 1\n")).toEqual(["2:1 bad_yaml: a tab cannot indent. Indent with spaces."]);
   expect(said("a: 1\nb: 2\na: 3\n")).toEqual([
-    "3:1 duplicate_key: this key is here twice. Give each key once; the name of a loop is one too.",
+    "3:1 duplicate_key: this key is here twice. Give each key once; a name is one too.",
   ]);
   expect(said("cron: */5 * * * *\n")[0]).toMatch(/^1:11 bad_yaml: .* A text that begins with \* or & needs quotes\.$/);
   expect(said("a: 1\ncron: *nightly\n")).toEqual([

@@ -38,7 +38,7 @@ const OPTIONS = {
 
 const HINTS: { readonly [code: string]: string } = {
   TAB_AS_INDENT: "Indent with spaces.",
-  DUPLICATE_KEY: "Give each key once; the name of a loop is one too.",
+  DUPLICATE_KEY: "Give each key once; a name is one too.",
   MULTIPLE_DOCS: "Put what follows --- into a file of its own.",
   BAD_SCALAR_START: "Put the text into quotes.",
   BLOCK_AS_IMPLICIT_KEY: "Put a text with `: ` in it into quotes.",
@@ -64,15 +64,15 @@ const EACH = new Set([
 ]);
 
 /**
- * Reads a text. @param bytes of the whole file. Nothing is thrown: its faults are problems, with line and column.
+ * Reads a text. @param bytes of the whole file @param begin how such a file begins. Nothing is thrown: its faults are problems, with line and column.
  */
-export function readDeclaredText(bytes: Uint8Array): DeclaredText {
+export function readDeclaredText(bytes: Uint8Array, begin = "version: 1"): DeclaredText {
   const fault = undecodable(bytes);
   if (fault !== null) return unreadable(fault);
   const text = new TextDecoder("utf-8").decode(bytes);
   if (text.trim() === "")
     return unreadable(
-      problem("empty_file", "the file is empty", "Begin it with `version: 1`.", { line: 1, column: 1 }),
+      problem("empty_file", "the file is empty", `Begin it with \`${begin}\`.`, { line: 1, column: 1 }),
     );
   const pieces = text.length > WHOLE_CHARACTERS ? inPieces(text) : null;
   if (pieces !== null) {
