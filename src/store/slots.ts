@@ -1,6 +1,7 @@
 /** Slots: what became of each scheduled instant. Written with the plan of their loop and with the end of their run. */
-import type { Page, PageRequest } from "../core/ports.ts";
+import type { Instant, Page, PageRequest } from "../core/ports.ts";
 import type { SlotOutcome, SlotRecord } from "../core/records.ts";
+import { countBetween, lastInstants } from "../core/schedule.ts";
 import { all, one, read, type Steps } from "./operation.ts";
 import { WALK } from "../core/limits.ts";
 import { pageOf, pageOfWalk, readCursor } from "./page.ts";
@@ -34,11 +35,23 @@ const toSlot = (row: Row): SlotRecord => ({
   schedule: row["schedule"] === null ? null : (JSON.parse(row["schedule"] as string) as SlotRecord["schedule"]),
 });
 
+/**
+ * What of a row lies before an instant. Rows become one when their runs are not kept any longer: one that was on the page
+ * before may be in the next one since.
+ */
+function beforeInstant(slot: SlotRecord, before: Instant): SlotRecord {
+  const { at, untilAt, schedule } = slot;
+  if (untilAt < before || schedule === null) return slot;
+  const last = lastInstants(schedule, at, before - 1, 1)[0] ?? at;
+  return { ...slot, untilAt: last, count: countBetween(schedule, at, last) + 1 };
+}
+
 /** Newest first. Those that end as they should not may be few: at most `WALK` rows are looked through for a page. */
 export const listSlots = read("slots.list", function* (input: ListSlots): Steps<Page<SlotRecord>> {
   const [before] = readCursor(input.cursor, ["number"]) ?? [Number.MAX_SAFE_INTEGER];
   const { loopId, limit, outcome, walk: most = WALK } = input;
   const { since } = input;
+  const page = (rows: readonly Row[]): SlotRecord[] => rows.map((row) => beforeInstant(toSlot(row), before));
   // Rows do not overlap: of those that begin before a time only the last one can reach into it.
   const from =
     since == null
@@ -51,7 +64,7 @@ export const listSlots = read("slots.list", function* (input: ListSlots): Steps<
       sql`select ${columns} from slots s left join runs r on r.id = s.run_id
           where s.loop_id = ${loopId} and s.at < ${before} ${until} order by s.at desc limit ${limit + 1}`,
     );
-    return pageOf(rows.map(toSlot), limit, (slot) => [slot.at]);
+    return pageOf(page(rows), limit, (slot) => [slot.at]);
   }
   const wanted = join(
     outcome.map((one) => sql`walked.outcome = ${one}`),
@@ -62,11 +75,11 @@ export const listSlots = read("slots.list", function* (input: ListSlots): Steps<
     sql`select ${columns} from (${walked}) as walked join slots s on s.loop_id = ${loopId} and s.at = walked.at left join runs r on r.id = s.run_id
         where (${wanted}) order by s.at desc limit ${limit + 1}`,
   );
-  if (rows.length > limit) return pageOf(rows.map(toSlot), limit, (slot) => [slot.at]);
+  if (rows.length > limit) return pageOf(page(rows), limit, (slot) => [slot.at]);
   const end = yield* one<{ at: number }>(
     sql`select at from (${walked}) as walked order by at desc limit 1 offset ${most - 1}`,
   );
-  return pageOfWalk(rows.map(toSlot), limit, (slot) => [slot.at], end === undefined ? null : [Number(end.at)]);
+  return pageOfWalk(page(rows), limit, (slot) => [slot.at], end === undefined ? null : [Number(end.at)]);
 });
 
 /** Instants of any loop that were missed, the latest first: rows that reach past `since`. */

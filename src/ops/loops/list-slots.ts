@@ -1,4 +1,3 @@
-import type { SlotRecord } from "../../core/records.ts";
 import { type SlotDocument, slotOutcomes, slotShape, toSlotDocument } from "../documents.ts";
 import { choices, flag, required, text } from "../fields.ts";
 import { findLoop } from "../find.ts";
@@ -39,31 +38,28 @@ export const operation = defineOperation({
       const { items, next } = await store.slots.list({ ...request, ...wanted });
       return { items: items.map(toSlotDocument), next };
     }
-    // A page may end inside a row that stands for many: the cursor then names the instant reached in it.
-    const { expandSlot, inside } = await import("./slot-rows.ts");
-    const place = inside.read(request.cursor);
-    const items: SlotDocument[] = [];
-    let cursor = place.cursor;
-    let before = place.before;
-    for (;;) {
-      const page = await store.slots.list({ ...wanted, limit: 1, cursor });
-      const row: SlotRecord | undefined = page.items[0];
-      if (row === undefined) {
-        if (page.next === null) return { items, next: null };
-        cursor = page.next;
-        continue;
-      }
-      const room = input.limit - items.length;
-      const inSpan = (at: number) =>
-        (span.since === null || at >= span.since) && (span.until === null || at <= span.until);
-      const start = span.until === null ? before : Math.min(before ?? Number.MAX_SAFE_INTEGER, span.until + 1);
-      const singles = expandSlot(row, loop.schedule, start, room + 1).filter(inSpan);
-      items.push(...singles.slice(0, room).map((at) => toSlotDocument({ ...row, at, untilAt: at, count: 1 })));
-      if (singles.length > room) return { items, next: inside.write({ cursor, before: singles[room - 1] ?? before }) };
-      before = null;
-      cursor = page.next;
-      if (cursor === null) return { items, next: null };
-      if (items.length === input.limit) return { items, next: inside.write({ cursor, before: null }) };
+    // A page may end inside a row that stands for many: the cursor names the instant reached in it.
+    const { expandSlot, reached } = await import("./slot-rows.ts");
+    const before = reached.read(request.cursor) ?? Number.MAX_SAFE_INTEGER;
+    const until = Math.min(span.until ?? Number.MAX_SAFE_INTEGER, before - 1);
+    const singles: SlotDocument[] = [];
+    for (let cursor: string | null = null; ; ) {
+      const rows: Awaited<ReturnType<typeof store.slots.list>> = await store.slots.list({
+        ...wanted,
+        until,
+        limit: input.limit + 1 - singles.length,
+        cursor,
+      });
+      for (const row of rows.items)
+        for (const at of expandSlot(row, loop.schedule, until, input.limit + 1 - singles.length))
+          if (span.since === null || at >= span.since)
+            singles.push(toSlotDocument({ ...row, at, untilAt: at, count: 1 }));
+      const items = singles.slice(0, input.limit);
+      const last = items.at(-1);
+      if (singles.length > input.limit && last !== undefined)
+        return { items, next: reached.write(Date.parse(last.at)) };
+      if (rows.next === null) return { items, next: null };
+      cursor = rows.next;
     }
   },
 });
