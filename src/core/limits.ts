@@ -51,6 +51,8 @@ export const defaultLimits = {
   priorityStepMs: 60_000,
   /** Free space of the state's file system below which nothing starts. */
   minFreeBytes: 1_073_741_824,
+  /** While there was room, it is looked for again after this long; a write that finds none is believed at once. */
+  diskLookMs: 1_000,
   /** Nesting of runs started by runs, and runs below one run. */
   maxDepth: 3,
   maxDescendants: 50,

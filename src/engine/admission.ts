@@ -38,10 +38,15 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** A full disk was met although it looked as if it had room; the next look decides. */
   let met = false;
   let renewedAt = Number.NEGATIVE_INFINITY;
+  let lookedAt = Number.NEGATIVE_INFINITY;
+
+  /** It was there a moment ago, and nobody has met the contrary: then the pass joins the commit of what asks for it. */
+  const wasRoomy = (): boolean => told && !short && !met && options.awake() - lookedAt < limits.diskLookMs;
 
   /** Whether there is room; tells the store when that has changed, at each look until it knows. */
   async function roomy(): Promise<boolean> {
     const freeBytes = await files.freeBytes();
+    lookedAt = options.awake();
     const now = met || freeBytes < limits.minFreeBytes;
     met = false;
     if (now !== short) {
@@ -83,7 +88,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       renewedAt = Number.NEGATIVE_INFINITY;
     },
     async tick() {
-      if (!(await roomy())) return options.within(limits.watchMs);
+      if (!wasRoomy() && !(await roomy())) return options.within(limits.watchMs);
       // Both in one turn: they share a commit.
       const [, pass] = await Promise.all([freshen(), store.admission.pass({ hostId, incarnation, limits })]);
       if (pass.superseded === true) return options.onRenewed({ superseded: true, lost: [] });

@@ -163,7 +163,7 @@ describe("silence, trouble and ends", () => {
     const stage = stageOf([plan]);
     await stage.start();
     const runId = await stage.addAgentRun("work", { graceMs: 0 });
-    await stage.until(async () => (await attempts(stage, runId))[0]?.finishedAt !== null, 5 * MINUTE);
+    await stage.until(async () => ((await attempts(stage, runId))[0]?.finishedAt ?? null) !== null, 5 * MINUTE);
     expect(stage.time.now).toBeGreaterThan(stage.limits.agentTroubleMs);
     expect(stage.time.now).toBeLessThan(stage.limits.agentTroubleMs + 10 * SECOND);
     expect((await stage.tree(runId)).run.status).toBe(status);
@@ -177,7 +177,7 @@ describe("silence, trouble and ends", () => {
     const stage = stageOf([{ durationMs: HOUR, agent: { says: () => ({ progress: 3, trouble: limit }) } }]);
     await stage.start();
     const runId = await stage.addAgentRun("work", { graceMs: 0, idleTimeoutMs: 30 * SECOND });
-    await stage.until(async () => (await attempts(stage, runId))[0]?.finishedAt !== null, 5 * MINUTE);
+    await stage.until(async () => ((await attempts(stage, runId))[0]?.finishedAt ?? null) !== null, 5 * MINUTE);
     expect(stage.time.now).toBeLessThan(40 * SECOND);
     expect((await stage.tree(runId)).run).toMatchObject({ status: "waiting", reason: "limit" });
     expect(await attempts(stage, runId)).toMatchObject([

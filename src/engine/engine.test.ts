@@ -73,6 +73,36 @@ describe("a run of a command", () => {
     expect(writes.filter((name) => name.startsWith("attempts."))).toEqual(["attempts.start", "attempts.settle"]);
   });
 
+  test("what its end lets start is asked for right behind it, so that both share a commit", async () => {
+    let asked = 0;
+    const stage = createStage({
+      commandCap: 1,
+      plans: { short: { durationMs: 20 } },
+      wrap: (ports) => ({
+        ...ports,
+        store: {
+          ...ports.store,
+          admission: { ...ports.store.admission, pass: (input) => (asked++, ports.store.admission.pass(input)) },
+          attempts: {
+            ...ports.store.attempts,
+            // Answers when a pass has been asked for: a commit takes time, and nobody waits for one to ask for the next.
+            async settle(input) {
+              const before = asked;
+              const answer = await ports.store.attempts.settle(input);
+              for (let turns = 0; asked === before && turns < 100; turns++) await Promise.resolve();
+              expect(asked).toBeGreaterThan(before);
+              return answer;
+            },
+          },
+        },
+      }),
+    });
+    await stage.start();
+    const runs = [await stage.addRun("short"), await stage.addRun("short")];
+    for (const runId of runs) await stage.until(ended(stage, runId));
+    expect(stage.log.filter(({ level }) => level === "error")).toEqual([]);
+  });
+
   test("what cannot be prepared never starts and says why", async () => {
     const stage = createStage({
       wrap: (ports) => ({

@@ -17,8 +17,8 @@ import { createTidier } from "./worktrees.ts";
 
 const goingDown = { by: "stop", inherited: false, message: "stopped on the way down" } as const;
 
-/** What may have changed: `plan` loops, `admit` something may start, `end` something was cancelled, `hooks`, or `all`. */
-export type Poke = "plan" | "admit" | "end" | "hooks" | "all";
+/** What may have changed: `plan` loops, `run` there is another one, `admit` something may start, `end` something was cancelled, `hooks`, or `all`. */
+export type Poke = "plan" | "run" | "admit" | "end" | "hooks" | "all";
 
 export interface StopRequest {
   /** How long to wait for what runs. 0 does not wait. */
@@ -111,8 +111,8 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     onSuperseded: giveUp,
     onAnswered: () => wake.poke("admit"),
     onEmpty: () => wake.poke("idle"),
+    onSettling: () => wake.poke("admit"),
     onSettled({ run: was }, step, run) {
-      wake.poke("admit");
       if (step === "waiting") wake.poke("timers");
       if (worktreeOf(was.target) !== "off") wake.poke("worktrees");
       if (run !== null && !isFinal(run)) return;
@@ -247,6 +247,8 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     switch (what) {
       case "plan":
         return wake.poke("plan");
+      case "run":
+        return wake.poke("admit", "idle");
       case "admit":
         return wake.poke("timers", "admit", "idle");
       case "end":

@@ -47,7 +47,9 @@ export interface RunnerOptions {
   readonly weather: Weather;
   /** Somebody has to look at it within that many awake milliseconds. */
   readonly watchWithin: (ms: number) => void;
-  /** An attempt is settled: what may follow from it. */
+  /** The end of an attempt is on its way to the store: what is asked for now comes right behind it, in the same commit. */
+  readonly onSettling: () => void;
+  /** An attempt is settled: what may follow from it, besides a start. */
   readonly onSettled: (assignment: Assignment, step: StepStatus | null, run: RunStatus | null) => void;
   /** The account of an attempt is known to work again. */
   readonly onAnswered?: () => void;
@@ -465,9 +467,11 @@ export function createRunner(options: RunnerOptions): Runner {
   async function settle(life: Life): Promise<boolean> {
     const { outcome, token } = life;
     if (outcome === null) return false;
-    const { answer, step, run } = await weather.persist("attempts.settle", () =>
-      store.attempts.settle({ attemptId: life.id, token, outcome, limits }),
-    );
+    const { answer, step, run } = await weather.persist("attempts.settle", () => {
+      const settled = store.attempts.settle({ attemptId: life.id, token, outcome, limits });
+      options.onSettling();
+      return settled;
+    });
     await point("settled", life);
     if (answer !== "done") log("warn", "settle_refused", { attempt: life.id, answer, kind: outcome.kind });
     options.onSettled(life.assignment, step, run);

@@ -6,7 +6,7 @@ import { basename, dirname, join, normalize } from "node:path";
 export interface Cgroups {
   /** A fresh cgroup; null when it cannot be made now. */
   make(folder: string): string | null;
-  /** Removes a cgroup that is empty; one that is not stays. */
+  /** Removes a cgroup that is empty; one that is not is tried again at the next `make`, and at the next opening. */
   remove(cgroup: string): void;
   /** Removes what is empty, and the place itself when nothing is left in it. */
   close(): void;
@@ -31,9 +31,16 @@ export function openCgroups(runsFolder: string): Cgroups | null {
       }
     };
     tidy();
+    /** Those whose shim was on its way out. */
+    const leaving = new Set<string>();
+    const remove = (cgroup: string): void => {
+      if (removeEmpty(cgroup)) leaving.delete(cgroup);
+      else leaving.add(cgroup);
+    };
     // To be allowed to make it is not to be allowed to move into it: the first shim finds out and goes on without.
     return {
       make(folder) {
+        for (const one of leaving) remove(one);
         const cgroup = join(place, folder);
         try {
           mkdirSync(cgroup, { recursive: true });
@@ -42,7 +49,7 @@ export function openCgroups(runsFolder: string): Cgroups | null {
           return null; // the limit of cgroups, or the hierarchy was taken from us
         }
       },
-      remove: removeEmpty,
+      remove,
       close() {
         tidy();
         removeEmpty(place);
@@ -101,10 +108,12 @@ function tidyAbandoned(parent: string): void {
   }
 }
 
-function removeEmpty(cgroup: string): void {
+/** Whether it is gone now. EBUSY: something is in it still. */
+function removeEmpty(cgroup: string): boolean {
   try {
     rmdirSync(cgroup);
+    return true;
   } catch {
-    // EBUSY: something is in it still; the next opening tries again
+    return !existsSync(cgroup);
   }
 }

@@ -1,5 +1,4 @@
-import { readFileSync } from "node:fs";
-import { setTimeout as delay } from "node:timers/promises";
+import { openSync, readSync } from "node:fs";
 import type { Clock } from "../core/ports.ts";
 
 /** The real clock. `awake` is CLOCK_MONOTONIC: it stands still in suspend and does not see steps of the wall clock. */
@@ -9,23 +8,39 @@ export function systemClock(): Clock {
     now: Date.now,
     awake,
     uptime: () => uptimeMs() ?? awake(),
-    sleep: async (ms, signal) => {
-      try {
-        await delay(Math.max(0, ms), undefined, signal === undefined ? {} : { signal });
-        return true;
-      } catch (error) {
-        if (signal?.aborted === true) return false;
-        throw error;
-      }
-    },
+    // Node's own promise makes an error with a stack for each sleep that is cut short, and most of ours are.
+    sleep: (ms, signal) =>
+      new Promise((resolve) => {
+        if (signal?.aborted === true) return resolve(false);
+        const rouse = (): void => {
+          clearTimeout(timer);
+          resolve(false);
+        };
+        const timer = setTimeout(
+          () => {
+            signal?.removeEventListener("abort", rouse);
+            resolve(true);
+          },
+          Math.max(0, ms),
+        );
+        signal?.addEventListener("abort", rouse, { once: true });
+      }),
   };
 }
+
+/** /proc/uptime, held open: it is read at each wake-up. Undefined until it is asked for, null where there is none. */
+let uptimeFile: number | null | undefined;
+const uptimeText = Buffer.alloc(64);
 
 /** Milliseconds since boot with suspend counted, by Linux; null elsewhere. */
 function uptimeMs(): number | null {
   try {
-    return Math.round(Number.parseFloat(readFileSync("/proc/uptime", "latin1")) * 1000);
+    if (uptimeFile === undefined) uptimeFile = openSync("/proc/uptime", "r");
+    if (uptimeFile === null) return null;
+    const length = readSync(uptimeFile, uptimeText, 0, uptimeText.length, 0);
+    return Math.round(Number.parseFloat(uptimeText.toString("latin1", 0, length)) * 1000);
   } catch {
-    return null; // no /proc here: the caller falls back to the monotonic clock
+    uptimeFile = null; // no /proc here: the caller falls back to the monotonic clock
+    return null;
   }
 }

@@ -1,10 +1,11 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn, spawnSync } from "node:child_process";
 import { accessSync, constants } from "node:fs";
+import { BrokenAssert } from "../core/errors.ts";
 import type { ShimRequest } from "./shim.ts";
-import { CLOSE_ALL, NODE_RESIDENT, perlLauncher, RESIDENT_PRELUDE, requestText } from "./shim.ts";
+import { CLOSE_ALL, NODE_RESIDENT, perlResident, RESIDENT_PRELUDE, requestFrame, requestText } from "./shim.ts";
 
-/** How attempts are detached from us. `shell`: `sh -s` with `setsid -f`; `perl`: `sh -s` with perl, the shim a subreaper; `node`: a lean Node child. */
+/** How attempts are detached from us. `perl`: a perl process, on Linux with the shim a subreaper; `shell`: `sh -s` with `setsid -f`; `node`: a lean Node child. */
 export type Backend = "shell" | "perl" | "node";
 
 /** The small process that starts attempts. One generation lives at a time; a dead one is replaced at the next request. */
@@ -47,16 +48,43 @@ function findSetsid(): string | null {
   return works ? setsid : null;
 }
 
-/** What this system has: the first of shell, node on Linux; perl, node elsewhere. */
-function choose(wanted: Backend | undefined): { backend: Backend; launcher: string } {
-  const setsid = wanted === undefined || wanted === "shell" ? findSetsid() : null;
-  const perl =
-    wanted === "perl" || (wanted === undefined && setsid === null && process.platform === "darwin")
-      ? findTool("perl")
-      : null;
-  if (setsid !== null) return { backend: "shell", launcher: `'${setsid}' -f` };
-  if (perl !== null) return { backend: "perl", launcher: perlLauncher(perl, process.platform, process.arch) };
-  return { backend: "node", launcher: "" };
+interface Way {
+  readonly backend: Backend;
+  /** The program and its arguments. */
+  readonly words: readonly string[];
+  /** What it is told first. */
+  readonly prelude: string;
+  request(shell: string, request: ShimRequest): string | Buffer;
+}
+
+const ways: Readonly<Record<Backend, (shell: string) => Way | null>> = {
+  perl() {
+    const perl = findTool("perl");
+    const script = perlResident(process.platform, process.arch);
+    return perl === null ? null : { backend: "perl", words: [perl, "-e", script], prelude: "", request: requestFrame };
+  },
+  shell(shell) {
+    const setsid = findSetsid();
+    if (setsid === null) return null;
+    const request = (own: string, one: ShimRequest) => requestText(`'${setsid}' -f`, own, one);
+    return { backend: "shell", words: [shell, "-s"], prelude: RESIDENT_PRELUDE, request };
+  },
+  node: () => ({
+    backend: "node",
+    words: [process.execPath, "-e", NODE_RESIDENT],
+    prelude: "",
+    request: (shell, request) => `${JSON.stringify({ shell, ...request })}\n`,
+  }),
+};
+
+/** The first way that this system has: perl starts an attempt for half of the cost and sees all that it leaves, Node takes the most memory. */
+function choose(shell: string, wanted: Backend | undefined): Way {
+  const order: readonly Backend[] = wanted === undefined ? ["perl", "shell", "node"] : [wanted, "node"];
+  for (const backend of order) {
+    const way = ways[backend](shell);
+    if (way !== null) return way;
+  }
+  throw new BrokenAssert("a Node child can always be had");
 }
 
 /**
@@ -69,14 +97,13 @@ export function openResident(options: {
   readonly onDeath: () => void;
 }): Resident {
   const { shell, onDeath } = options;
-  const { backend, launcher } = choose(options.backend);
+  const { backend, words, prelude, request: said } = choose(shell, options.backend);
   const bash = findTool("bash");
   let child: ChildProcess | null = null;
   let generation = 0;
   let closed = false;
 
   const start = (): ChildProcess => {
-    const words = backend === "node" ? [process.execPath, "-e", NODE_RESIDENT] : [shell, "-s"];
     const [file = shell, ...rest] = bash === null ? words : [bash, ...CLOSE_ALL, ...words];
     // A session of its own: Ctrl-C at the daemon's terminal is not for it.
     const started = spawn(file, rest, {
@@ -100,7 +127,7 @@ export function openResident(options: {
     started.unref();
     if (started.stdin !== null && "unref" in started.stdin && typeof started.stdin.unref === "function")
       started.stdin.unref();
-    if (backend !== "node") started.stdin?.write(RESIDENT_PRELUDE);
+    if (prelude !== "") started.stdin?.write(prelude);
     return started;
   };
 
@@ -109,9 +136,7 @@ export function openResident(options: {
     generation: () => generation,
     send(request) {
       child ??= start();
-      const text =
-        backend === "node" ? `${JSON.stringify({ shell, ...request })}\n` : requestText(launcher, shell, request);
-      child.stdin?.write(text);
+      child.stdin?.write(said(shell, request));
     },
     replace() {
       child?.kill("SIGKILL"); // stopped ones hear nothing else

@@ -58,13 +58,13 @@ fi
   exec "$@" 3>&- 4>&- 5>&- )
 DROVER_X_S=$?; ${uptime}; echo "exit $DROVER_X_S $DROVER_X_T" >&3
 if [ "$DROVER_X_O" = pipe ]; then exec 4>&- 5>&-; wait; wait; fi
-echo "\${DROVER_X_D##*/}" >>"\${DROVER_X_D%/*}/bells"
 # As subreaper it inherited what the command left behind. It stays, stopped, so that those stay findable until the sweep.
-case $DROVER_X_R in -) ;; *)
-  DROVER_X_T=; read -r DROVER_X_T </proc/$$/task/$$/children
-  set -- $DROVER_X_T; echo "left $#" >&3
-  [ $# = 0 ] || kill -STOP $$ ;;
+# That it has no child is read in one step: then nothing of the tree lives.
+DROVER_X_T=; case $DROVER_X_R in -) set -- ;; *)
+  if [ -r /proc/$$/task/$$/children ]; then read -r DROVER_X_T </proc/$$/task/$$/children; set -- $DROVER_X_T; echo "left $#" >&3; else set --; fi
 esac
+echo "\${DROVER_X_D##*/}" >>"\${DROVER_X_D%/*}/bells"
+[ $# = 0 ] || kill -STOP $$
 exit 0
 `;
 }
@@ -83,7 +83,7 @@ export interface ShimRequest {
  * One request to a resident `sh -s`. All of it is inside one \`{ ...; }\`, so that a request cut short by our death is a
  * syntax error; without the braces the cut command would run with fewer arguments. Prefix assignments live in that one
  * child only.
- * @param launcher shell words that detach the shim: `setsid -f` or perl
+ * @param launcher shell words that detach the shim: `setsid -f`
  */
 export function requestText(launcher: string, shell: string, { environment, argv }: ShimRequest): string {
   const assignments = Object.entries(environment).map(([name, value]) => `${name}=${quote(value)}`);
@@ -124,6 +124,9 @@ process.stdin.on("data", (text) => {
 process.stdin.on("error", () => process.exit(0));
 `;
 
+/** How a list of processes shows the perl process. */
+export const RESIDENT_TITLE = "drover-resident";
+
 /** System call numbers of setsid and prctl where we know them. */
 const CALLS: Readonly<Record<string, { readonly setsid: number; readonly prctl: number }>> = {
   "linux-x64": { setsid: 112, prctl: 157 },
@@ -131,15 +134,41 @@ const CALLS: Readonly<Record<string, { readonly setsid: number; readonly prctl: 
 };
 
 /**
- * Shell words that detach the shim by perl: forks, makes a session and, on Linux, makes the shim a child subreaper
- * (PR_SET_CHILD_SUBREAPER is 36), so that whatever runs away from the command becomes the shim's child. Word 7 of the
- * shim's arguments says whether that worked.
+ * The perl process: a frame per attempt, as `requestFrame` makes it. It forks, makes a session and becomes the shim. On
+ * Linux the shim is a child subreaper (PR_SET_CHILD_SUBREAPER is 36), so that whatever runs away from the command becomes
+ * the shim's child; word 6 of the shim's arguments says whether that worked. What the last frame lacks when its writer dies
+ * is not started. It leaves when its input ends, and when it cannot fork, so that another one is asked.
  */
-export function perlLauncher(perl: string, platform: string, arch: string): string {
+export function perlResident(platform: string, arch: string): string {
   const calls = CALLS[`${platform}-${arch}`];
-  const script =
+  const detach =
     calls === undefined
-      ? "use POSIX; exit if fork; POSIX::setsid(); exec @ARGV"
-      : `exit if fork; syscall(${calls.setsid}); $ARGV[7] = "yes" if syscall(${calls.prctl},36,1,0,0,0) == 0; exec @ARGV`;
-  return `${quote(perl)} -e ${quote(script)}`;
+      ? "POSIX::setsid();"
+      : `syscall(${calls.setsid}); $argv[7] = "yes" if syscall(${calls.prctl}, 36, 1, 0, 0, 0) == 0;`;
+  return String.raw`${calls === undefined ? "use POSIX (); " : ""}
+sub take { my ($want) = @_; my $got = ""; while (length $got < $want) { my $read = sysread STDIN, $got, $want - length $got, length $got; next if !defined $read && $!{EINTR}; exit if !$read; } $got }
+$0 = "${RESIDENT_TITLE}";
+$SIG{CHLD} = sub { 1 while waitpid(-1, 1) > 0 };
+for (;;) {
+  my ($size, $variables) = unpack "NN", take(8);
+  my @words = split /\0/, take($size), -1;
+  my $pid = fork; exit 1 if !defined $pid; next if $pid;
+  $SIG{CHLD} = "DEFAULT";
+  %ENV = splice @words, 0, 2 * $variables;
+  my @argv = @words;
+  ${detach}
+  open STDIN, "<", "/dev/null";
+  exec { $argv[0] } @argv; exit 127;
+}
+`;
+}
+
+/** A request to the perl process: the length of what follows and the number of variables as numbers of 4 bytes, then names, values and words with a NUL between them. */
+export function requestFrame(shell: string, { environment, argv }: ShimRequest): Buffer {
+  const variables = Object.entries(environment);
+  const body = Buffer.from([...variables.flat(), shell, ...argv].join("\0"));
+  const head = Buffer.alloc(8);
+  head.writeUInt32BE(body.length, 0);
+  head.writeUInt32BE(variables.length, 4);
+  return Buffer.concat([head, body]);
 }

@@ -7,7 +7,7 @@ import type { AgentTarget } from "../core/target.ts";
 import { adapterOf } from "./agents/index.ts";
 import { findProgram, openVersions, requireTested } from "./agents/program.ts";
 import { type AgentSurroundings, requireHome, surroundingsOf } from "./agents/surroundings.ts";
-import type { Prepared } from "./attempt-folder.ts";
+import type { FolderState, Prepared } from "./attempt-folder.ts";
 import {
   BELLS,
   FILES,
@@ -142,11 +142,17 @@ export function openSpawner(options: SpawnerOptions): Spawner {
     for (const listener of bellListeners) listener(folder);
   });
 
-  const endOf = async ({ folder, mark, graceMs }: EndRequest): Promise<EndReport> => {
+  const cgroupIn = (folder: string, { run }: FolderState): string | null =>
+    run !== null && run.cgroup !== null && isCgroupOf(run.cgroup, folder) ? run.cgroup : null;
+  const release = (folder: string, cgroup: string | null): void => {
+    if (cgroup !== null) cgroups?.remove(cgroup);
+    cgroupOf.delete(folder);
+    forksAtAsk.delete(folder);
+  };
+
+  const endOf = async ({ folder, mark, graceMs }: EndRequest, before: FolderState): Promise<EndReport> => {
     const path = pathOf(folder);
-    const before = readFolder(path);
-    const said = before.run?.cgroup ?? null;
-    const cgroup = said !== null && isCgroupOf(said, folder) ? said : null;
+    const cgroup = cgroupIn(folder, before);
     const reaper = before.run?.reaper === true;
     const forks = forksAtAsk.get(folder);
     const since = forks === undefined || before.shim === null ? null : { pid: before.shim.pid, forks };
@@ -163,11 +169,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       reaper,
     };
     const report = await endTree(tree, graceMs, table);
-    if (report.left === 0) {
-      if (cgroup !== null) cgroups?.remove(cgroup);
-      cgroupOf.delete(folder);
-      forksAtAsk.delete(folder);
-    }
+    if (report.left === 0) release(folder, cgroup);
     // The shim's own last word: as subreaper it had no child left when it ended.
     const proved = report.proof === "proved_empty" || (reaper && report.left === 0 && readFolder(path).run?.left === 0);
     return { ...report, proof: proved ? "proved_empty" : "not_proved" };
@@ -301,8 +303,17 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       return judgement;
     },
 
-    end: endOf,
-    sweep: endOf,
+    end: (request) => endOf(request, readFolder(pathOf(request.folder))),
+
+    async sweep(request) {
+      const { folder } = request;
+      const found = readFolder(pathOf(folder));
+      // The shim's last word as subreaper: no child of its own was left, so nothing of the tree is.
+      if (!(found.run !== null && found.run.exit !== null && found.run.reaper && found.run.left === 0))
+        return endOf(request, found);
+      release(folder, cgroupIn(folder, found));
+      return { killed: 0, left: 0, proof: "proved_empty" };
+    },
 
     measure(folder) {
       const path = pathOf(folder);

@@ -1,3 +1,4 @@
+import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -97,6 +98,30 @@ function treeContract(
     });
   });
 }
+
+test("what left nothing behind is proved empty by its shim's last word, however many processes others make", async () => {
+  const arena = openArena({ backend: "perl", cgroups: false });
+  const busy = spawn("/bin/sh", ["-c", "while :; do /bin/true; done"], { stdio: "ignore" });
+  try {
+    for (let i = 1; i <= 3; i++) {
+      await arena.start(`att_last${i}.1`, sh("(sleep 0.05 &); exit 3"));
+      await arena.ended(`att_last${i}.1`);
+      const left = /^left (\d+)$/m.exec(arena.text(`att_last${i}.1`, "run"))?.[1];
+      const report = await arena.spawner.sweep({ folder: `att_last${i}.1`, mark: `att_last${i}`, graceMs: 2_000 });
+      expect(report.left).toBe(0);
+      if (left === "0") expect(report).toMatchObject({ killed: 0, proof: "proved_empty" });
+      expect(arena.marked(`att_last${i}.1`)).toEqual([]);
+    }
+    await arena.start("att_none.1", sh("exit 0"));
+    await arena.ended("att_none.1");
+    expect(arena.text("att_none.1", "run")).toMatch(/^left 0$/m);
+    const report = await arena.spawner.sweep({ folder: "att_none.1", mark: "att_none", graceMs: 0 });
+    expect(report).toEqual({ killed: 0, left: 0, proof: "proved_empty" });
+  } finally {
+    busy.kill("SIGKILL");
+    await arena.close();
+  }
+});
 
 /** How many want each processor, at least 1. */
 const crowding = () => Math.max(1, (loadavg()[0] ?? 1) / availableParallelism());

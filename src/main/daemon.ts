@@ -197,6 +197,7 @@ async function serveUntilTold(
       holdsLock,
       onReplaced: () => stopAtOnce("superseded"),
       onChange: () => engine.poke("all"),
+      onRun: () => engine.poke("run"),
       onRequest(active) {
         requests = active;
         lastRequestAt = performance.now();

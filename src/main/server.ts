@@ -19,18 +19,27 @@ export interface ServerParts extends Required<Pick<ServerOptions, "holdsLock" | 
   readonly control: DaemonControl;
   /** An operation may have changed something. */
   readonly onChange: () => void;
+  /** A run is on its way to the store: what is asked for now comes right behind it, in the same commit. */
+  readonly onRun: () => void;
 }
 
 /** Listens on this state folder's socket. Errors: AppError of `serve`. */
 export async function openServer(parts: ServerParts): Promise<Server> {
-  const { world, settings, log, store, key, control, onChange, holdsLock, onReplaced, onRequest } = parts;
+  const { world, settings, log, store, key, control, onChange, onRun, holdsLock, onReplaced, onRequest } = parts;
   const { places } = world;
-  const [{ serve }, { findEntry }, { runIn }, { callerOf }] = await Promise.all([
+  const [{ serve }, { findEntry }, { runIn }, { callerOf }, { tellingStore }] = await Promise.all([
     import("../http/server.ts"),
     import("../ops/index.ts"),
     import("../ops/perform.ts"),
     import("../ops/runs/run-token.ts"),
+    import("../store/operations.ts"),
   ]);
+  /** What requests have changed so far, but for runs that they added. */
+  let changes = 0;
+  const told = tellingStore(store, (name) => {
+    if (name === "runs.add") onRun();
+    else changes += 1;
+  });
   const server = await serve({
     socket: places.socket,
     version: world.build.version,
@@ -41,13 +50,14 @@ export async function openServer(parts: ServerParts): Promise<Server> {
     },
     async perform(operation, input, shown) {
       const caller = callerOf(key, shown, operation.start);
-      const context = await storeContext(world, store, settings, caller, false, async () => ({
+      const before = changes;
+      const context = await storeContext(world, told, settings, caller, false, async () => ({
         mode: control.health().mode,
       }));
       try {
         return await runIn(operation, { ...context, control } as StoreContext, input);
       } finally {
-        if (operation.where !== "read") onChange();
+        if (changes !== before) onChange();
       }
     },
     onFault(error) {

@@ -1,4 +1,5 @@
 /** The one door to the data, on one page: every operation of the store by noun and verb. */
+import { ensure } from "../core/errors.ts";
 import type { Store } from "../core/ports.ts";
 import {
   accountAnswered,
@@ -61,7 +62,7 @@ import {
   retryRun,
   runsBeforeTurn,
 } from "./runs.ts";
-import type { StoreOf } from "./operation.ts";
+import { storeOf, type StoreOf } from "./operation.ts";
 import { listSlots, missedSlots } from "./slots.ts";
 import { wakeSteps } from "./steps.ts";
 import { findStuck, newestInstant, releaseStuck } from "./stuck.ts";
@@ -156,3 +157,15 @@ export const operations = {
 
 /** The operations keep what the port promises; does not compile where they do not. */
 export const asStore = (store: StoreOf<typeof operations>): Store => store;
+
+/** The same store; names each change that is asked for, right after it was: what is asked for in that turn shares its commit. */
+export const tellingStore = (store: Store, onChange: (name: string) => void): Store => {
+  const nouns = store as unknown as Record<string, Record<string, (input: unknown) => Promise<unknown>>>;
+  return storeOf(operations, ({ name, access }, input) => {
+    const [noun = "", verb = ""] = name.split(".");
+    const answer = nouns[noun]?.[verb]?.(input);
+    ensure(answer, `the store has ${name}`);
+    if (access === "write") onChange(name);
+    return answer;
+  });
+};

@@ -117,7 +117,7 @@ export function install(
     spawners() {
       const daemons = new Set(installation.daemons());
       return processes()
-        .filter((one) => daemons.has(one.parent) && /^\S*sh -s/.test(one.command))
+        .filter((one) => daemons.has(one.parent) && /^(\S*sh -s|drover-resident)/.test(one.command))
         .map((one) => one.pid);
     },
     shims: () =>
