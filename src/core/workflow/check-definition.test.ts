@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { defaultLimits } from "../limits.ts";
@@ -236,6 +237,7 @@ describe("what an expression may read", () => {
     ["steps.fix.files", "unknown_name", /what it hands over is below output/],
     ["steps.fix.output.closed.b", "unknown_name", /mean a/],
     ["steps.fix.output.files.x.y", "unknown_name", /as it is/],
+    ["steps.many.output.x", "unknown_name", /as it is/],
     ["item", "unknown_name", /foreach/],
     ["steps", "unknown_name", /As in steps/],
     ["steps[inputs.test].output", "unknown_name", /As in steps/],
@@ -284,6 +286,15 @@ describe("an `if`", () => {
     );
   });
 
+  test("what takes long to be seen to be false is not looked at", () => {
+    const list = JSON.stringify(Array.from({ length: 30 }, (_, i) => i));
+    const condition = `${list}.exists(a, ${list}.exists(b, ${list}.exists(c, a + b + c < 0)))`;
+    expect(problemsOf(around(`- { id: b, type: wait, for: 1s, if: "${condition}" }`))).toEqual([]);
+    expect(problemsOf(around(`- { id: b, type: wait, for: 1s, if: "[1, 2].exists(a, a < 0)" }`))).toEqual([
+      "unreachable_step steps[1].if",
+    ]);
+  });
+
   test("what can never start is named with what keeps it", () => {
     expect(
       problemsOf(
@@ -301,6 +312,105 @@ describe("an `if`", () => {
       "unreachable_step steps[5].needs",
     ]);
   });
+});
+
+test("behind a circle nothing is said of what only the circle hides", () => {
+  const steps = `- { id: b, type: wait, for: 1s, needs: [c, first] }
+- { id: c, type: wait, for: 1s, needs: [b] }
+- { id: d, type: command, command: [a, "\${{ steps.first.output }}"], needs: [c] }`;
+  expect(problemsOf(around(steps))).toEqual(["circle steps[1].needs"]);
+});
+
+test("whatever a file holds, it is a workflow or there are problems, each with a place", () => {
+  const leaf = fc.constantFrom<unknown>(
+    null,
+    true,
+    0,
+    -1,
+    1.5,
+    "",
+    "a",
+    "b",
+    "1s",
+    "\u0000",
+    "${{ steps.a.output }}",
+    "${{ inputs.a",
+    "steps.b.status == 'x'",
+    "always()",
+  );
+  const word = fc.constantFrom(
+    "name",
+    "steps",
+    "inputs",
+    "env",
+    "defaults",
+    "id",
+    "type",
+    "needs",
+    "if",
+    "foreach",
+    "output",
+    "retry",
+    "attempts",
+    "command",
+    "shell",
+    "with",
+    "default",
+    "properties",
+    "items",
+    "enum",
+    "required",
+    "a",
+    "b",
+    "__proto__",
+    "constructor",
+    "toString",
+  );
+  const any = fc.letrec((tie) => ({
+    value: fc.oneof(
+      { depthSize: "medium" },
+      leaf,
+      fc.array(tie("value"), { maxLength: 3 }),
+      fc.dictionary(word, tie("value"), { maxKeys: 4 }),
+    ),
+  })).value;
+  const step = fc.record(
+    {
+      id: fc.oneof(fc.constantFrom("a", "b", "c"), any),
+      type: fc.oneof(fc.constantFrom(...stepTypes), any),
+      needs: fc.oneof(fc.array(fc.constantFrom("a", "b", "c")), any),
+      if: any,
+      command: fc.oneof(fc.array(leaf), any),
+      output: any,
+      foreach: any,
+      env: any,
+      with: any,
+      prompt: any,
+    },
+    { requiredKeys: [] },
+  );
+  const file = fc.record(
+    {
+      name: fc.oneof(fc.constant("n"), any),
+      inputs: any,
+      env: any,
+      defaults: any,
+      steps: fc.oneof(fc.array(fc.oneof(step, any), { maxLength: 4 }), any),
+    },
+    { requiredKeys: [] },
+  );
+  fc.assert(
+    fc.property(fc.oneof(file, any), (value) => {
+      const { workflow, problems } = checkDefinition(value, defaultLimits);
+      expect(workflow === null).toBe(problems.length > 0);
+      for (const { code, message, path } of problems) {
+        expect(code).toMatch(/^[a-z_]+$/);
+        expect(message).not.toMatch(/undefined|\[object|NaN/);
+        expect(path).toBeTypeOf("string");
+      }
+    }),
+    { numRuns: 1_000 },
+  );
 });
 
 test("what is too much is refused by its limit", () => {

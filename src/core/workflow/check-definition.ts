@@ -92,6 +92,12 @@ function placeOf(path: readonly PropertyKey[]): string {
   );
 }
 
+/** What a step is called; one without a name by its place. */
+const idIn = (raw: unknown, index: number): string => {
+  const id = isObject(raw) ? raw["id"] : undefined;
+  return typeof id === "string" ? id : `steps[${index}]`;
+};
+
 const valueAt = (value: unknown, path: readonly PropertyKey[]): unknown =>
   path.reduce<unknown>(
     (of, key) => (typeof of === "object" && of !== null && Object.hasOwn(of, key) ? (of as never)[key] : undefined),
@@ -225,7 +231,7 @@ export function checkDefinition(value: unknown, bounds: WorkflowBounds): ReadWor
         ),
       ],
     };
-  const idOf = (index: number): string => String((steps[index]?.raw as { readonly id?: unknown } | undefined)?.id);
+  const idOf = (index: number): string => idIn(steps[index]?.raw, index);
   for (const circle of circlesOf(needs)) {
     const names = circle.map(idOf);
     const shown = names.length > 12 ? [...names.slice(0, 6), "...", ...names.slice(-5)] : names;
@@ -433,14 +439,13 @@ function within(look: Look, schema: JsonSchema, path: readonly string[], what: s
 
 function scopeOf(look: Look, standing: Standing | null): Scope {
   const typeOf = (reference: Reference): Found => {
-    const { root, path, isAsked } = reference;
+    const { root, path } = reference;
     const [name, field, ...more] = path;
-    const lenient = (found: Found): Found => (isAsked && "schema" in found ? { schema: true } : found);
     switch (root) {
       case "inputs": {
         if (name === undefined) return { schema: { type: "object" } };
         const schema = look.inputs.get(name);
-        if (schema !== undefined) return lenient(within(look, schema, path.slice(1), `inputs.${name}`));
+        if (schema !== undefined) return within(look, schema, path.slice(1), `inputs.${name}`);
         return unknown(
           `there is no input ${JSON.stringify(name)}`,
           look.inputs.size === 0
@@ -452,23 +457,23 @@ function scopeOf(look: Look, standing: Standing | null): Scope {
       case "run":
         if (name === undefined) return { schema: { type: "object" } };
         if (Object.hasOwn(RUN_FIELDS, name))
-          return lenient(within(look, RUN_FIELDS[name] ?? true, path.slice(1), `run.${name}`));
+          return within(look, RUN_FIELDS[name] ?? true, path.slice(1), `run.${name}`);
         return unknown(`a run has no ${JSON.stringify(name)}`, look.near.hint(name, Object.keys(RUN_FIELDS), "It has"));
       case "env":
         if (name === undefined) return { schema: { type: "object", additionalProperties: { type: "string" } } };
         if (standing === null) return unknown("env is not read in env itself", "Read inputs or run.");
-        if (look.env.includes(name)) return lenient(within(look, { type: "string" }, path.slice(1), `env.${name}`));
+        if (look.env.includes(name)) return within(look, { type: "string" }, path.slice(1), `env.${name}`);
         return unknown(`the workflow's env has no ${JSON.stringify(name)}`, look.near.hint(name, look.env, "It has"));
       case "item":
         if (standing === null || standing.item === null)
           return unknown("there is an item only in a step with foreach", "Give the step a list: foreach: ${{ ... }}.");
-        return lenient(within(look, standing.item, path, "item"));
+        return within(look, standing.item, path, "item");
       case "steps":
         if (standing === null)
           return unknown("steps are read in steps only", "Give the value to each step that needs it.");
         return name === undefined
           ? unknown("a step is named by its id", 'As in steps.check.output, or steps["my-check"].output.')
-          : lenient(ofStep(name, field, more, standing));
+          : ofStep(name, field, more, standing);
     }
   };
   const ofStep = (name: string, field: string | undefined, more: readonly string[], standing: Standing): Found => {
@@ -607,7 +612,7 @@ function checkStep(
 ): Condition {
   if (!isObject(raw)) return { asksStatus: false, isNever: false };
   const at = ["steps", index] as const;
-  const id = String(raw["id"]);
+  const id = idIn(raw, index);
   const outside: Standing = { step: index, id, item: null };
   const item = checkForeach(look, raw, at, outside);
   const standing: Standing = { ...outside, item };

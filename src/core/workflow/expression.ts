@@ -27,8 +27,6 @@ export interface Reference {
   /** In characters of the expression. */
   readonly start: number;
   readonly end: number;
-  /** It stands in `has()`: the last name need not be there. */
-  readonly isAsked: boolean;
 }
 
 /** What is wrong with an expression, and where in it. */
@@ -279,7 +277,7 @@ function below(node: ASTNode): readonly ASTNode[] {
   return found;
 }
 
-/** Whole numbers in lists and sets of names are numbers as JSON's are: only so are they found among those. */
+/** Whole numbers in lists and sets of names are numbers as JSON's are: only so do their types meet. */
 function asNumbers(node: ASTNode, isListed = false): void {
   if (isListed && node.op === "value" && typeof node.args === "bigint")
     (node as { args: unknown }).args = Number(node.args);
@@ -313,21 +311,15 @@ interface Walk {
   readonly faults: ExpressionFault[];
   readonly calls: Set<string>;
   /** What is typed as one of the reads, in the text that is checked. */
-  readonly swaps: { readonly start: number; readonly end: number; readonly type: string }[];
+  readonly swaps: { readonly start: number; readonly end: number; type: string }[];
 }
 
-function readReference(
-  walk: Walk,
-  node: ASTNode,
-  chain: NonNullable<ReturnType<typeof chainOf>>,
-  isAsked: boolean,
-): JsonSchema {
+function readReference(walk: Walk, node: ASTNode, chain: NonNullable<ReturnType<typeof chainOf>>): JsonSchema {
   const reference: Reference = {
     root: chain.root as Root,
     path: chain.path,
     start: node.start,
     end: node.end,
-    isAsked,
   };
   const found = walk.scope.typeOf(reference);
   if ("fault" in found) {
@@ -343,7 +335,7 @@ function look(walk: Walk, node: ASTNode, named: readonly string[]): JsonSchema {
   const chain = chainOf(node);
   if (chain !== null && !named.includes(chain.root)) {
     if (isRoot(chain.root)) {
-      const schema = readReference(walk, node, chain, false);
+      const schema = readReference(walk, node, chain);
       walk.swaps.push({ start: node.start, end: node.end, type: celType(schema) });
       return schema;
     }
@@ -366,6 +358,9 @@ function look(walk: Walk, node: ASTNode, named: readonly string[]): JsonSchema {
       [left, right, found[0]],
       [right, left, found[1]],
     ] as const) {
+      // Whatever a step hands over, there is nothing of it where the step was skipped.
+      const swap = one.op === "value" && one.args === null ? walk.swaps.find(({ end }) => end === of.end) : undefined;
+      if (swap !== undefined && swap.start === of.start) swap.type = "dyn";
       if (one.op !== "value" || typeof one.args !== "string" || typeof schema !== "object" || of.op === "value")
         continue;
       const values: unknown = schema["enum"];
@@ -417,7 +412,7 @@ function lookAtCall(
   if (name === "has" && !isMethod && first !== undefined) {
     const chain = chainOf(first);
     if (chain !== null && first.op === "." && isRoot(chain.root) && !named.includes(chain.root)) {
-      readReference(walk, first, chain, true);
+      readReference(walk, first, chain);
       const [of] = first.args;
       walk.swaps.push({ start: of.start, end: of.end, type: "dyn" });
       return true;
@@ -537,7 +532,6 @@ export function checkExpression(
   const walk: Walk = { scope, reads: [], faults: [], calls: new Set(), swaps: [] };
   try {
     const runs = running.parse(source);
-    asNumbers(runs.ast);
     look(walk, runs.ast, []);
     if (walk.faults.length > 0) return { expression: null, faults: walk.faults };
     // What is read is put down as a name of its type, as long as what it stands for: places in it stay what they are.
@@ -592,13 +586,11 @@ export function evaluate(expression: Expression, values: Values, bounds: Express
   meter.left = bounds.expressionWork;
   status = values.status;
   try {
-    const value = plain(known({ item: null, ...read }));
-    // What was spent may have been taken for an error that `||` and `exists` get over.
-    if (meter.left >= 0) return value;
+    return plain(known({ item: null, ...read }));
   } catch (error) {
-    if (meter.left >= 0) throw refuse(faultOf(error));
+    // Whoever has spent it all is refused whatever it does then: no `||` and no `exists` gets over it.
+    throw refuse(meter.left < 0 ? spent : faultOf(error));
   } finally {
     meter.left = Number.POSITIVE_INFINITY;
   }
-  throw refuse(spent);
 }

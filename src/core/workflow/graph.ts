@@ -76,7 +76,7 @@ export interface Ancestry {
 
 const BITS = 32;
 
-/** @param order as `orderOf` gives it: of what is not in it only the direct needs are known */
+/** @param order as `orderOf` gives it: what is not in it, because of a circle, has everybody before it */
 export function ancestryOf(needs: Needs, order: readonly number[]): Ancestry {
   const words = Math.ceil(needs.length / BITS);
   const sets = new Map<number, Uint32Array>();
@@ -96,7 +96,7 @@ export function ancestryOf(needs: Needs, order: readonly number[]): Ancestry {
   return {
     has(step, before) {
       const set = sets.get(step);
-      if (set === undefined) return needs[step]?.includes(before) ?? false;
+      if (set === undefined) return true;
       return ((set[Math.floor(before / BITS)] ?? 0) & (1 << (before % BITS))) !== 0;
     },
   };
