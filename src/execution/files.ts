@@ -11,7 +11,7 @@ import { runErrand } from "./errand.ts";
 import { readLog, scrubOf } from "./logs.ts";
 import { openProcessTable } from "./processes.ts";
 import { hasNewCommit, openGit, readRepository } from "./repository.ts";
-import { scrubText } from "./scrub.ts";
+import { scrubJson, scrubTail, scrubText, tailMarginBytes } from "./scrub.ts";
 
 export interface FilesOptions {
   readonly runsFolder: string;
@@ -46,13 +46,14 @@ export function openFiles(options: FilesOptions): Files {
     composeEnvironment({ daemon: environment, target, secrets: {}, variables: prepared?.variables ?? {} });
 
   const unmetCommand = async (path: string, target: Target, command: string): Promise<string | null> => {
+    const scrub = scrubOf(path);
     const end = await runErrand(
       {
         argv: [shell, "-c", command],
         cwd: target.cwd,
         environment: environmentOf(target, readPrepared(path)),
         timeoutMs: checkTimeoutMs,
-        keepBytes: CHECK_TAIL_BYTES,
+        keepBytes: CHECK_TAIL_BYTES + tailMarginBytes(scrub),
         keep: "tail",
       },
       table,
@@ -61,7 +62,9 @@ export function openFiles(options: FilesOptions): Files {
     if (end.timedOut) return `check did not end within ${checkTimeoutMs} ms: ${command}`;
     if (end.fault !== null) return `check could not be started: ${command}`;
     const said =
-      scrubText(scrubOf(path), Buffer.concat([end.stdout, end.stderr]).toString())
+      [end.stdout, end.stderr]
+        .map((printed) => scrubTail(scrub, printed, CHECK_TAIL_BYTES))
+        .join("")
         .trim()
         .split("\n")
         .at(-1) ?? "";
@@ -127,14 +130,15 @@ export function openFiles(options: FilesOptions): Files {
             `has more than ${maxOutputBytes} bytes`,
             "write large results to a file of your own and name it here",
           );
-        const text = scrubText(scrubOf(pathOf(folder)), buffer.toString("utf8", 0, bytesRead)).trim();
+        const scrub = scrubOf(pathOf(folder));
+        const text = scrubText(scrub, buffer.toString("utf8", 0, bytesRead)).trim();
         if (text === "") return null;
         try {
           JSON.parse(text);
         } catch {
           throw invalid("is not JSON", 'write one JSON document, such as {"ok": true}');
         }
-        return text;
+        return scrubJson(scrub, text);
       } finally {
         await file.close();
       }

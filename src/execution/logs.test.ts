@@ -231,6 +231,21 @@ describe("secrets and cuts", () => {
     expect((await read()).text).toBe("key [secret] end\n");
   });
 
+  test("B-122 of an output that still grows nothing is read that may be half of a secret; of one that has ended, all", async () => {
+    keep(SECRET);
+    for (let at = 1; at < SECRET.length; at++) {
+      writeFileSync(out(), `one line\nbefore ${SECRET.slice(0, at)}`);
+      const live = await read({ isLive: true });
+      expect(live).toMatchObject({ atEnd: true });
+      expect("one line\nbefore ".startsWith(live.text)).toBe(true);
+      expect(live.text).toContain("one line\n");
+      expect((await read({ isLive: true, tailBytes: at })).text).toBe("");
+      appendFileSync(out(), `${SECRET.slice(at)} after`);
+      const next = await read({ from: live.next });
+      expect(live.text + next.text).toBe("one line\nbefore [secret] after");
+    }
+  });
+
   test("a follower holds a secret back until it is whole", async () => {
     keep(SECRET);
     const follower = follow();

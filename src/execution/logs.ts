@@ -24,6 +24,8 @@ export interface LogRequest extends LogStart {
   readonly raw: boolean;
   /** At most about this many bytes of the output in one answer. */
   readonly maxBytes?: number;
+  /** More may be written: what may be the beginning of a secret at the end is not given yet. */
+  readonly isLive?: boolean;
 }
 
 /** A part of an output as text. */
@@ -159,8 +161,13 @@ export async function readLog(folderPath: string, stream: "stdout" | "stderr", r
       let to = Math.min(wanted, emitTo, scanFrom + bytes.length);
       const isLast = to >= emitTo || bytes.length < asked;
       const secrets = scrub.find(bytes).map((range) => ({ from: scanFrom + range.from, to: scanFrom + range.to }));
-      if (!isLast) {
-        const newline = bytes.lastIndexOf(10, to - 1 - scanFrom);
+      const isHeld = isLast && request.isLive === true && ceiling === size && marginBytes > 0;
+      if (isHeld) {
+        const lineEnd = scrub.spansLines ? 0 : bytes.lastIndexOf(10) + 1;
+        to = Math.max(from, Math.min(to, scanFrom + Math.max(lineEnd, bytes.length - marginBytes)));
+      }
+      if (!isLast || isHeld) {
+        const newline = isHeld ? -1 : bytes.lastIndexOf(10, to - 1 - scanFrom);
         if (newline >= 0 && scanFrom + newline >= from) to = scanFrom + newline + 1;
         else to -= unfinished(bytes, to - scanFrom);
         // A cut within a secret moves to its end, else the next page would begin in it.
@@ -178,7 +185,7 @@ export async function readLog(folderPath: string, stream: "stdout" | "stderr", r
         text: request.raw ? text : inertText(scrub, text),
         from: from + skip,
         next: to,
-        atEnd: !beforeHole && to >= size,
+        atEnd: !beforeHole && (isHeld || to >= size),
         droppedBytes: from + skip,
       };
     }

@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import { z } from "zod";
+import { makeInert } from "./inert.ts";
 
 /**
  * Scrubbing without keeping secrets: a file of fingerprints, made when the secrets are known, lets any later process find
@@ -51,12 +52,12 @@ export const NO_SECRETS: Scrub = { longestBytes: 0, spansLines: false, find: () 
 
 /**
  * The forms in which a secret is looked for: itself; base64, plain and URL-safe, whole and as the inner part of a longer
- * text at each of the three alignments; percent-encoded; as inside a JSON string; and each long line of a secret of several
- * lines, which programs print one by one.
+ * text at each of the three alignments; percent-encoded; as inside a JSON string, by whatever wrote it; and each long line
+ * of a secret of several lines, which programs print one by one.
  */
 export function formsOf(secret: string): readonly Buffer[] {
   const value = Buffer.from(secret);
-  const texts = new Set<string>([secret, encodeURIComponent(value.toString()), JSON.stringify(secret).slice(1, -1)]);
+  const texts = new Set<string>([secret, encodeURIComponent(value.toString()), ...jsonForms(secret)]);
   for (const alphabet of ["base64", "base64url"] as const) {
     texts.add(value.toString(alphabet).replace(/=+$/, ""));
     for (const before of [0, 1, 2]) {
@@ -68,8 +69,28 @@ export function formsOf(secret: string): readonly Buffer[] {
     }
   }
   const lines = secret.split(/\r?\n/);
-  if (lines.length > 1) for (const line of lines) if (line.length >= MIN_LINE_CHARACTERS) texts.add(line);
+  if (lines.length > 1)
+    for (const line of lines.filter(({ length }) => length >= MIN_LINE_CHARACTERS)) {
+      texts.add(line);
+      for (const form of jsonForms(line)) texts.add(form);
+    }
   return [...texts].map((text) => Buffer.from(text)).filter((form) => form.length >= MIN_SECRET_BYTES);
+}
+
+/**
+ * A text as it stands inside a JSON string: with and without slashes escaped (PHP does), and with all that is no ASCII
+ * escaped, in small letters or large ones (Python, Java); and inside JSON that is itself in a JSON string.
+ */
+function jsonForms(text: string): readonly string[] {
+  const escape = (form: string, digits: (code: string) => string): string =>
+    form.replace(/[\u007f-\uffff]/g, (one) => `\\u${digits(one.charCodeAt(0).toString(16).padStart(4, "0"))}`);
+  const written = (plain: string): readonly string[] => {
+    const form = JSON.stringify(plain).slice(1, -1);
+    const all = [form, escape(form, (code) => code), escape(form, (code) => code.toUpperCase())];
+    return [...new Set(all.flatMap((one) => [one, one.replaceAll("/", "\\/")]))];
+  };
+  const once = written(text);
+  return [...once, ...once.flatMap(written)];
 }
 
 const LINE_END = 0x0a;
@@ -186,6 +207,43 @@ export function scrubAll(scrub: Scrub, bytes: Uint8Array): Buffer {
 
 /** What a text says without the secrets: for messages that are stored. */
 export const scrubText = (scrub: Scrub, text: string): string => scrubAll(scrub, Buffer.from(text)).toString();
+
+/**
+ * A JSON document without the secrets in its texts and keys, however they are escaped in it. Texts without one stand as
+ * they stood, and so does everything else.
+ * @param json that it is JSON is known
+ */
+export function scrubJson(scrub: Scrub, json: string): string {
+  if (scrub.longestBytes === 0) return json;
+  let clean = "";
+  let from = 0;
+  for (let open = json.indexOf('"'); open >= 0; open = json.indexOf('"', from)) {
+    let end = open + 1;
+    for (; json[end] !== '"'; end++) if (json[end] === "\\") end++;
+    const text = JSON.parse(json.slice(open, end + 1)) as string;
+    const bytes = Buffer.from(text);
+    const found = scrub.find(bytes).length > 0;
+    clean +=
+      json.slice(from, open) + (found ? JSON.stringify(scrubAll(scrub, bytes).toString()) : json.slice(open, end + 1));
+    from = end + 1;
+  }
+  return clean + json.slice(from);
+}
+
+/**
+ * The end of what a command printed, without secrets and control sequences; half of a secret that the cut divides is none
+ * of it.
+ * @param printed at least `tailMarginBytes` more than `maxBytes`, where there was more
+ */
+export function scrubTail(scrub: Scrub, printed: Uint8Array, maxBytes: number): string {
+  const stream = scrubStream(scrub, { from: Math.max(0, printed.length - maxBytes), to: printed.length });
+  const plain = makeInert(Buffer.concat([stream.push(printed), stream.end()]).toString());
+  // Taking out control sequences may have joined what they divided.
+  return scrubText(scrub, plain);
+}
+
+/** How much in front of a tail has to be looked at. */
+export const tailMarginBytes = (scrub: Scrub): number => Math.max(0, scrub.longestBytes - 1);
 
 /** Bytes in, scrubbed bytes out; holds back what could still become part of a secret. */
 export interface ScrubStream {

@@ -49,14 +49,14 @@ export function outputFiles(places: Places): OutputFiles {
     return path;
   };
   return {
-    async *read({ folder, stream, tailLines, raw }) {
+    async *read({ folder, stream, tailLines, raw, isLive = false }) {
       const { readLog } = await import("../execution/logs.ts");
       const path = await folderOf(folder);
-      let page = await readLog(path, stream, { raw, ...(tailLines === null ? {} : { tailLines }) });
+      let page = await readLog(path, stream, { raw, isLive, ...(tailLines === null ? {} : { tailLines }) });
       for (;;) {
         if (page.text !== "") yield page.text;
         if (page.atEnd) return;
-        page = await readLog(path, stream, { raw, from: page.next });
+        page = await readLog(path, stream, { raw, isLive, from: page.next });
       }
     },
     async *follow({ folder, stream, tailLines, raw }, ended, signal) {

@@ -160,6 +160,8 @@ export interface OutputRequest {
   readonly tailLines: number | null;
   /** Keeps control sequences. Secrets are scrubbed either way. */
   readonly raw: boolean;
+  /** Its attempt has not ended: of what it may write on nothing is read that may be half of a secret. */
+  readonly isLive?: boolean;
 }
 
 /** Output of attempts, as it is served: scrubbed, and inert unless raw. */

@@ -166,7 +166,8 @@ export function openAgents({ runsFolder, limits, clock, log }: AgentsOptions): A
   };
 
   const serveReading = ({ reader, serving }: Follow): AgentReading => {
-    const reading = reader.reading();
+    const found = reader.reading();
+    const reading = { ...found, sessionId: found.sessionId === null ? null : serving.id(found.sessionId) };
     if (reading.trouble === null) return reading;
     return {
       ...reading,

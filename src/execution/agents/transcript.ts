@@ -30,12 +30,18 @@ export interface Serving {
   text(text: string, maxBytes: number): { readonly text: string; readonly cutBytes: number };
   /** The beginning of a text that was cut, without what could be half of a secret at its end. */
   seal(text: string): string;
+  /** An id, which has to be kept as it is: one that holds a secret, or is no id, is none. */
+  id(text: string): string | null;
 }
 
 /** @param scrub null: it cannot be known what is secret, so nothing is shown */
 export function serveTexts(scrub: Scrub | null): Serving {
   if (scrub === null)
-    return { text: (text) => ({ text: WITHHELD, cutBytes: Buffer.byteLength(text) }), seal: (text) => text };
+    return {
+      text: (text) => ({ text: WITHHELD, cutBytes: Buffer.byteLength(text) }),
+      seal: (text) => text,
+      id: (text) => text, // without it nothing could go on
+    };
   const marginBytes = scrub.longestBytes;
   const scrubbed = (text: string, toBytes: number): string => {
     const bytes = Buffer.from(text);
@@ -45,7 +51,8 @@ export function serveTexts(scrub: Scrub | null): Serving {
       stream: true, // a character that the cut divides goes
     });
   };
-  return {
+  const serving: Serving = {
+    id: (text) => (serving.text(text, NAME_BYTES).text === text ? text : null),
     seal(text) {
       if (marginBytes === 0) return text;
       const inert = makeInert(scrubbed(text, Number.POSITIVE_INFINITY));
@@ -64,6 +71,7 @@ export function serveTexts(scrub: Scrub | null): Serving {
       return { text: shown, cutBytes: isCut ? Math.max(0, Buffer.byteLength(text) - Buffer.byteLength(shown)) : 0 };
     },
   };
+  return serving;
 }
 
 /** An entry as it is kept. */
@@ -97,6 +105,7 @@ export function serveVerdict(serving: Serving, verdict: AgentVerdict, maxBytes: 
   const short = (text: string | null): string | null => (text === null ? null : serving.text(text, MESSAGE_BYTES).text);
   return {
     ...verdict,
+    sessionId: verdict.sessionId === null ? null : serving.id(verdict.sessionId),
     message: short(verdict.message),
     resetSource: short(verdict.resetSource),
     text: verdict.text === null ? null : serving.text(verdict.text, maxBytes).text,

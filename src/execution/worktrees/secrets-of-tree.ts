@@ -35,11 +35,11 @@ export function censorOf(gitFolder: string | null): (text: string) => string {
 /** The same error without secrets. */
 export function censored(error: unknown, censor: (text: string) => string): unknown {
   if (!(error instanceof AppError)) return error;
-  const message = censor(error.message);
-  if (message === error.message) return error;
-  const { hint, path } = error;
-  return new AppError(error.kind, error.code, message, {
-    ...(hint === undefined ? {} : { hint: censor(hint) }),
-    ...(path === undefined ? {} : { path }),
+  const { kind, code, message, hint, path } = error;
+  const said = [message, hint, path].map((text) => (text === undefined ? undefined : censor(text)));
+  if (said[0] === message && said[1] === hint && said[2] === path) return error;
+  return new AppError(kind, code, said[0] ?? "", {
+    ...(said[1] === undefined ? {} : { hint: said[1] }),
+    ...(said[2] === undefined ? {} : { path: said[2] }),
   });
 }

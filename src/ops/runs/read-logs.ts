@@ -63,8 +63,9 @@ function requireAttempt(tree: RunTree, given: Input): AttemptRecord | null {
   return attempt;
 }
 
-const requestOf = (folder: string, given: Input) => ({
+const requestOf = (folder: string, { status }: AttemptRecord, given: Input) => ({
   folder,
+  isLive: isLiveAttempt(status),
   stream: given.stderr ? ("stderr" as const) : ("stdout" as const),
   tailLines: given.tail ?? null,
   raw: given.raw,
@@ -118,7 +119,7 @@ export const operation = defineOperation({
     let put = "";
     let truncated = false;
     if (attempt?.folder != null)
-      for await (const piece of context.output.read(requestOf(attempt.folder, given))) {
+      for await (const piece of context.output.read(requestOf(attempt.folder, attempt, given))) {
         put += piece;
         // The end is what people look for: what is too much goes from the front.
         if (put.length > DOCUMENT_CHARACTERS) {
@@ -152,7 +153,7 @@ export const operation = defineOperation({
           for await (const entry of entries) yield { ...about, stream: "transcript", text: "", entry };
         } else {
           // Only the first attempt that is shown is cut to its tail: later ones are new.
-          const request = { ...requestOf(attempt.folder, given), ...(first ? {} : { tailLines: null }) };
+          const request = { ...requestOf(attempt.folder, attempt, given), ...(first ? {} : { tailLines: null }) };
           first = false;
           const lines = given.follow
             ? context.output.follow(request, endOf(context, tree.run.id, attempt, signal), signal)
