@@ -103,6 +103,32 @@ describe("a run of a command", () => {
     expect(stage.log.filter(({ level }) => level === "error")).toEqual([]);
   });
 
+  test("where others share the store, which may look first, it is asked for once the end is stored", async () => {
+    const stage = createStage({
+      commandCap: 1,
+      sweepMs: 60_000,
+      plans: { short: { durationMs: 20 } },
+      wrap: (ports) => ({
+        ...ports,
+        store: {
+          ...ports.store,
+          attempts: {
+            ...ports.store.attempts,
+            // Whatever is asked for meanwhile, on other connections, comes first.
+            async settle(input) {
+              for (let turns = 0; turns < 100; turns++) await Promise.resolve();
+              return ports.store.attempts.settle(input);
+            },
+          },
+        },
+      }),
+    });
+    await stage.start();
+    await stage.run(5_000);
+    const runs = [await stage.addRun("short"), await stage.addRun("short")];
+    for (const runId of runs) await stage.until(ended(stage, runId), 5_000);
+  });
+
   test("what cannot be prepared never starts and says why", async () => {
     const stage = createStage({
       wrap: (ports) => ({

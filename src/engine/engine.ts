@@ -59,6 +59,8 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
   const { clock, store, log, files } = ports;
   const { host, limits } = options;
   const { hostId } = host;
+  /** A store that nobody shares does what is asked in one turn in that order; on a server what comes behind may look first. */
+  const inOrder = options.sweepMs === null;
   const halted = new AbortController();
   const { incarnation } = await store.hosts.join(host);
 
@@ -111,8 +113,11 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     onSuperseded: giveUp,
     onAnswered: () => wake.poke("admit"),
     onEmpty: () => wake.poke("idle"),
-    onSettling: () => wake.poke("admit"),
+    onSettling() {
+      if (inOrder) wake.poke("admit");
+    },
     onSettled({ run: was }, step, run) {
+      if (!inOrder) wake.poke("admit");
       if (step === "waiting") wake.poke("timers");
       if (worktreeOf(was.target) !== "off") wake.poke("worktrees");
       if (run !== null && !isFinal(run)) return;

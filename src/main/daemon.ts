@@ -197,7 +197,7 @@ async function serveUntilTold(
       holdsLock,
       onReplaced: () => stopAtOnce("superseded"),
       onChange: () => engine.poke("all"),
-      onRun: () => engine.poke("run"),
+      onRun: handle.kind === "sqlite" ? () => engine.poke("run") : null,
       onRequest(active) {
         requests = active;
         lastRequestAt = performance.now();

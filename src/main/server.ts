@@ -19,8 +19,8 @@ export interface ServerParts extends Required<Pick<ServerOptions, "holdsLock" | 
   readonly control: DaemonControl;
   /** An operation may have changed something. */
   readonly onChange: () => void;
-  /** A run is on its way to the store: what is asked for now comes right behind it, in the same commit. */
-  readonly onRun: () => void;
+  /** A run is on its way to the store: what is asked for now comes right behind it, in the same commit. null where it may come first. */
+  readonly onRun: (() => void) | null;
 }
 
 /** Listens on this state folder's socket. Errors: AppError of `serve`. */
@@ -37,7 +37,7 @@ export async function openServer(parts: ServerParts): Promise<Server> {
   /** What requests have changed so far, but for runs that they added. */
   let changes = 0;
   const told = tellingStore(store, (name) => {
-    if (name === "runs.add") onRun();
+    if (name === "runs.add" && onRun !== null) onRun();
     else changes += 1;
   });
   const server = await serve({
