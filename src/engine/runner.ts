@@ -521,8 +521,12 @@ export function createRunner(options: RunnerOptions): Runner {
     const { answer, token } = await weather.persist("attempts.adopt", () =>
       store.attempts.adopt({ attemptId: life.id, token: life.token, hostId, incarnation, leaseMs: limits.leaseMs }),
     );
-    if (answer === "done") life.token = token;
-    else life.wish = { by: "fence", message: `it could not be adopted: ${answer}`, inherited: false };
+    if (answer === "done") {
+      life.token = token;
+      // It was seen alive; what has ended since rings, or is found a moment later, when others have been adopted too.
+      life.plant = false;
+      lookWithin(life, limits.firstLookMs);
+    } else life.wish = { by: "fence", message: `it could not be adopted: ${answer}`, inherited: false };
   }
 
   return {
@@ -568,7 +572,6 @@ export function createRunner(options: RunnerOptions): Runner {
         if (error instanceof Halted) return rest(life);
         weather.mishap(`adopt ${life.id}`, error, 1);
       }
-      // It is judged again now that it is ours: it may have ended between the two.
       follow(life);
     },
 
