@@ -369,14 +369,30 @@ export async function createWorld(options: WorldOptions): Promise<World> {
   };
   const nameOf = (host: Host) => `host ${hosts.indexOf(host)}`;
 
+  /** What the queue of a daemon's changes waits for. */
+  const inFront = new WeakMap<Context, Promise<void>>();
+
   /** Every call of a port may be slow, and the process may die before it or after it. */
-  async function through<T>(host: Host, context: Context, what: string, work: () => T | Promise<T>): Promise<T> {
+  async function through<T>(
+    host: Host,
+    context: Context,
+    what: string,
+    work: () => T | Promise<T>,
+    queued = false,
+  ): Promise<T> {
     if (!context.alive) return never();
     if (faults.strikes("crash", 0.5 / options.crashEvery)) {
       crash(host, context, `before ${what}`);
       if (!context.alive) return never();
     }
-    if (faults.strikes("slow_call", 0.02)) await later(host, context, faults.of("slow_call").int(1, 400));
+    const slow = faults.strikes("slow_call", 0.02) ? faults.of("slow_call").int(1, 400) : 0;
+    // Changes of a store of one's own stand in one queue: what is slow in front of it is slow for all behind.
+    while (queued && inFront.has(context)) await inFront.get(context);
+    if (slow > 0) {
+      const passed = later(host, context, slow).then(() => void inFront.delete(context));
+      if (queued) inFront.set(context, passed);
+      await passed;
+    }
     if (!context.alive) return never();
     let answer: T;
     try {
@@ -431,8 +447,8 @@ export async function createWorld(options: WorldOptions): Promise<World> {
   }
 
   function portsOf(host: Host, context: Context): EnginePorts {
-    const port = storeThrough((entry, input) =>
-      through(host, context, entry.name, () => {
+    const port = storeThrough((entry, input) => {
+      const work = () => {
         if (time.now < awayUntil) throw unreachableStore();
         const answer = callStore(entry, input, context);
         // What was done is done, but nobody hears of it.
@@ -441,8 +457,9 @@ export async function createWorld(options: WorldOptions): Promise<World> {
             throw unreachableStore();
           });
         return answer;
-      }),
-    );
+      };
+      return through(host, context, entry.name, work, hosts.length === 1 && entry.access === "write");
+    });
     const { machine } = host;
     const spawner = machine.spawnerFor(context);
     const files = machine.filesFor(context);
