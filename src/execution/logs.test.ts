@@ -299,6 +299,13 @@ describe("followLog", () => {
     expect(await follower.done).toBe("a\u{1f600}");
   });
 
+  test("an output that begins with what continues no character is followed from its first byte", async () => {
+    writeFileSync(out(), Buffer.from([0x80, 0x61]));
+    const follower = follow();
+    follower.end();
+    expect(await follower.done).toBe((await read({ raw: true })).text);
+  });
+
   test("an output that its program emptied is read from the beginning, and that is said", async () => {
     writeFileSync(out(), "a long first text\n");
     const follower = follow();

@@ -266,7 +266,7 @@ export async function* followLog(
       pipe = serve(
         scrub,
         request.raw,
-        from - at + (request.from === from ? 0 : continuations(await readAt(file, from, 3), 0)),
+        from - at + (request.from === from || from === 0 ? 0 : continuations(await readAt(file, from, 3), 0)),
       );
     };
 
