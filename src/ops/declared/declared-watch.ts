@@ -13,10 +13,14 @@ export type Round<Answer> =
 /** The pause before what a changed file cannot mend is tried again; doubles up to the longest. */
 const LONGEST_PAUSE_MS = 60_000;
 
-/** What of a file changes when it does, also when another file takes its place. */
+/** What of a file changes when it does, also when another file takes its place, or it can be looked at again. */
 function traceOf(path: string): string {
-  const found = statSync(path, { throwIfNoEntry: false, bigint: true });
-  return found === undefined ? "-" : `${found.dev} ${found.ino} ${found.size} ${found.mtimeNs}`;
+  try {
+    const { dev, ino, size, mtimeNs } = statSync(path, { bigint: true });
+    return `${dev} ${ino} ${size} ${mtimeNs}`;
+  } catch (error) {
+    return error instanceof Error && "code" in error ? String(error.code) : "-"; // a round says why
+  }
 }
 
 /** Waits; answers early when the signal or `poke` says so. */
