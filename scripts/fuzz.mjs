@@ -18,7 +18,7 @@ if (count === undefined || (values.seed !== undefined && !/^-?\d+$/.test(values.
   console.error("npm run fuzz -- [--seed N] [--for 30s|10m|1h] [PART ...]");
   process.exit(2);
 }
-const parts = positionals.length === 0 ? ["operations", "files", "folders", "socket"] : positionals;
+const parts = positionals.length === 0 ? ["operations", "files", "folders", "socket", "program"] : positionals;
 const forMs = (Number(count) * MS[/** @type {"s" | "m" | "h"} */ (unit)]) / parts.length;
 const { status } = spawnSync(
   process.execPath,

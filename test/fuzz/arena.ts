@@ -93,7 +93,7 @@ const KEPT_TEXTS = 400;
 const KEPT_INPUTS = 20;
 
 /** Words that no person should read: a stack, and what libraries say. */
-const LIBRARY = /\bat .*\.[jt]s:\d+|Too (big|small)|expected string|Invalid input|Unexpected token/;
+export const LIBRARY = /\bat .*\.[jt]s:\d+|Too (big|small)|expected string|Invalid input|Unexpected token/;
 
 /** Error codes of the reference, each with the kinds that it may have. */
 const codes = new Map(
