@@ -82,8 +82,12 @@ const CASES: readonly Case[] = [
   {
     id: "B-021",
     title: "a run that the kernel ended for want of memory",
-    tests: ["src/ops/daemon/service.test.ts"],
-    host: "Linux, with cgroups that count memory: there it is to be seen that its class is `oom`",
+    tests: [
+      "src/ops/daemon/service.test.ts",
+      "src/engine/classify.test.ts",
+      "src/execution/memory-kills.test.ts",
+      "test/fault/memory.test.ts",
+    ],
   },
   {
     id: "B-022",

@@ -87,6 +87,8 @@ export type Judgement =
       readonly exit: number;
       /** Why the command could not be executed at all. */
       readonly fault?: "nocwd" | "nocmd" | "noexec";
+      /** It was killed just when the kernel ended something on this host for want of memory. */
+      readonly outOfMemory?: true;
       /** Wall-clock instants taken from the files, and the duration free of clock steps. */
       readonly startedAt: Instant;
       readonly endedAt: Instant;

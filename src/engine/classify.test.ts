@@ -43,6 +43,12 @@ describe("what ended by itself", () => {
     expect(judge({ judgement, ...given })).toMatchObject({ kind: "failed", class: "not_found", message });
   });
 
+  test("B-021 what the kernel ended for want of memory is told apart from other kills, unless we killed it", () => {
+    const judgement = { ...ended(137), outOfMemory: true } as Evidence["judgement"];
+    expect(judge({ judgement })).toMatchObject({ kind: "failed", class: "oom", exitStatus: 137, signal: 9 });
+    expect(judge({ judgement, ending: ending("timeout") })).toMatchObject({ kind: "timed_out", class: "timeout" });
+  });
+
   test("success needs evidence: an output that is none and an expectation that does not hold fail it", () => {
     expect(judge({ judgement: ended(0), outputFault: "not JSON" })).toMatchObject({
       kind: "failed",
@@ -177,6 +183,16 @@ describe("the end of an agent", () => {
   test.each<[string, Evidence["judgement"], Ending | null, AgentVerdict, boolean, string, string | null]>([
     ["says that it is done", ended(0), null, ok, true, "succeeded", null],
     ["says nothing and exits with 0", ended(0), null, silent, false, "failed", "no_result"],
+    [
+      "is ended for want of memory",
+      { ...ended(137), outOfMemory: true } as never,
+      null,
+      silent,
+      false,
+      "failed",
+      "oom",
+    ],
+    ["was done before that", { ...ended(137), outOfMemory: true } as never, null, ok, true, "succeeded", null],
     ["says what went wrong and exits with 0", ended(0), null, limited, true, "failed", "rate_limited"],
     ["says what went wrong and exits with 1", ended(1), null, limited, true, "failed", "rate_limited"],
     ["is done before our TERM", ended(143), by({}), ok, true, "succeeded", null],

@@ -110,6 +110,15 @@ function judged({ judgement, ending, outputFault, unmet, program, cwd }: Evidenc
           message: faultWords[judgement.fault](program, cwd),
         };
       if (ending !== null && endedByUs(judgement, ending)) return endedFor(ending, judgement.exit);
+      if (judgement.outOfMemory === true)
+        return {
+          ...self,
+          kind: "failed",
+          class: "oom",
+          exitStatus: judgement.exit,
+          signal: 9,
+          message: "the kernel ended it for want of memory",
+        };
       return byItself(judgement.exit, outputFault, unmet);
     }
     default:
@@ -136,7 +145,7 @@ function judgedAgent(evidence: Evidence, said: AgentVerdict, closed: boolean): V
       : { ...base, class: "spawn", programAway: true };
   const ours = isOurs(evidence);
   // Without its closing event nobody knows more than that: what ended it is all there is.
-  if ((ours || judgement.kind !== "ended") && !closed) return base;
+  if ((ours || judgement.kind !== "ended" || base.class === "oom") && !closed) return base;
   const { exitStatus, signal } = base;
   const how = { endedBy: ours && ending !== null ? ending.wish.by : "self", exitStatus, signal } as const;
   if (!said.ok)

@@ -19,6 +19,7 @@ const GOES_ON: ReadonlySet<FailureClass> = new Set<FailureClass>([
   "timeout",
   "idle_timeout",
   "signal",
+  "oom",
   "turn_limit",
   "check_failed",
   "cancelled",

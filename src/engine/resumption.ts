@@ -18,6 +18,7 @@ const RESUMED: { readonly [C in FailureClass]?: string } = {
   timeout: "its time limit was reached",
   idle_timeout: "nothing came from it for too long",
   signal: "its process was ended by a signal",
+  oom: "its process was ended because memory ran out",
   turn_limit: "its limit of turns was reached",
   check_failed: "it ended although the task is not done",
   cancelled: "the service that runs it was stopped for a while",

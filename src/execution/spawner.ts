@@ -29,6 +29,7 @@ import { composeEnvironment, requireLaunchable, valuesToScrub } from "./environm
 import { judgeFolder } from "./evidence.ts";
 import type { LogCap } from "./log-cap.ts";
 import { capLogs, DEFAULT_LOG_CAP } from "./log-cap.ts";
+import { watchMemoryKills } from "./memory-kills.ts";
 import type { ProcessTable } from "./processes.ts";
 import { ATTEMPT_MARK, bootId, identify, openProcessTable } from "./processes.ts";
 import { openGit, readRepository } from "./repository.ts";
@@ -64,6 +65,8 @@ export interface SpawnerOptions {
   readonly processes?: ProcessTable["backend"];
 }
 
+/** The status that SIGKILL leaves by the shell's convention. */
+const KILLED = 137;
 const SECRET_TIMEOUT_MS = 30_000;
 const STUCK_MS = 5_000;
 const AGENT_PROBE_MS = 20_000;
@@ -128,6 +131,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
   /** Processes that had ever been made when an attempt was asked for; what a sweep looks at begins there. */
   const forksAtAsk = new Map<string, number>();
   const cgroupOf = new Map<string, string>();
+  const memoryKills = watchMemoryKills();
   let counted: { readonly forks: number | null; readonly at: number } | null = null;
   /** As they were a moment ago: a sweep that begins earlier misses nothing, and the kernel takes long to count. */
   const forksLately = (): number | null => {
@@ -280,6 +284,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       prepared.delete(folder);
       const forks = forksLately();
       if (forks !== null) forksAtAsk.set(folder, forks);
+      memoryKills.sample();
       resident.send(request);
       asked.set(folder, { generation: resident.generation(), at: performance.now() });
     },
@@ -290,6 +295,8 @@ export function openSpawner(options: SpawnerOptions): Spawner {
       if (judgement.kind === "asked") return judgement;
       const wait = asked.get(folder);
       asked.delete(folder);
+      if (judgement.kind === "ended" && judgement.exit === KILLED && memoryKills.explains(folder))
+        return { ...judgement, outOfMemory: true };
       if (judgement.kind !== "never_started") return judgement;
       prepared.delete(folder);
       forksAtAsk.delete(folder);
@@ -316,6 +323,7 @@ export function openSpawner(options: SpawnerOptions): Spawner {
     },
 
     measure(folder) {
+      memoryKills.sample();
       const path = pathOf(folder);
       const out = statOf(join(path, FILES.stdout));
       const err = statOf(join(path, FILES.stderr));
