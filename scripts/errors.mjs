@@ -29,9 +29,10 @@ const MAKERS = [
     { kind: "invalid", code: 2, message: 0, hint: 1, usual: "unknown_name" },
   ],
   ["core/workflow/definition.ts", "because", { kind: "invalid", code: 0, message: 99, hint: 1 }],
-  ["core/workflow/expression.ts", "fault", { kind: "invalid", code: 0, message: 1, hint: 2 }],
+  ["core/workflow/expression", "fault", { kind: "invalid", code: 0, message: 1, hint: 2 }],
   ["store/loops.ts", "conflict", { kind: "conflict", code: 0, message: 1, hint: 2 }],
   ["ops/data/bundle.ts", "refuse", { kind: "invalid", code: 0, message: 2, hint: 3 }],
+  ["ops/declared/", "badDeclaration", { kind: 1, code: 99, message: 99, hint: 99, usual: "bad_declaration" }],
   ["ops/declared/declared-text.ts", "problem", { kind: "invalid", code: 0, message: 1, hint: 2 }],
   ["store/replace.ts", "notACopy", { kind: "invalid", code: 0, message: 1, hint: 2 }],
 ];

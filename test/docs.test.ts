@@ -238,6 +238,10 @@ describe("the documents as a whole", () => {
     expect(faults).toEqual([]);
   });
 
+  test("an error that is passed a kind has each of them in the reference: files that collide with what is there", () => {
+    expect(read("docs/reference/errors.md")).toMatch(/^\| `bad_declaration` \| 4 conflict, 2 invalid \|/m);
+  });
+
   test("each guide is reached from the README and from the list of documents", () => {
     for (const path of filesIn("docs/guide", ".md")) {
       expect(read("README.md")).toContain(`(${path})`);

@@ -53,6 +53,28 @@ accounts:
 limits:
   provider:claude: 2
 `,
+  "workflow.yaml": `name: fuzz
+inputs: { test: { type: string, default: npm test }, n: { type: integer } }
+env: { A: "\${{ inputs.test }}" }
+defaults: { worktree: required, timeout: 1h30m }
+steps:
+  - { id: check, type: command, shell: $TEST, env: { TEST: "\${{ env.A }}" }, continueOnFailure: true }
+  - id: fix
+    needs: [check]
+    if: steps.check.exitCode != 0 && has(run.id)
+    type: agent
+    provider: claude
+    prompt: |
+      It fails: \${{ steps.check.stdoutTail }} \${{ inputs.n + 1 }}
+    output: { type: object, required: [files], properties: { files: { type: array, items: { type: string } } } }
+  - id: each
+    needs: [fix]
+    foreach: \${{ steps.fix.output.files.filter(one, one.startsWith("a")) }}
+    type: check
+    command: [sh, -c, 'echo "$1"', sh, "\${{ item }}"]
+    retry: { attempts: 2, backoff: 10s }
+  - { id: agree, type: approval, needs: [each], if: always(), question: Good?, default: reject }
+`,
   crontab: `SHELL=/bin/sh
 MAILTO=""
 # a comment

@@ -22,11 +22,22 @@ const operation = new Map<string, AnyOperation>();
 beforeAll(async () => {
   dog = openWatchdog();
   arena = await openArena(dog);
-  for (const name of ["loop.add", "run", "apply", "export", "import.bundle", "import.crontab", "import.systemd"]) {
+  for (const name of [
+    "loop.add",
+    "run",
+    "apply",
+    "export",
+    "import.bundle",
+    "import.crontab",
+    "import.systemd",
+    "workflow.validate",
+    "workflow.graph",
+  ]) {
     const entry = findEntry(name);
     if (entry !== undefined) operation.set(name, (await entry.load()).operation);
   }
   await takes("apply", { path: [join(arena.folder, "drover.yaml")] });
+  await takes("workflow.graph", { file: join(arena.folder, "workflow.yaml") });
   await takes("run", { command: ["echo", "x"], cwd: "/" });
   await arena.works(600_000);
   await takes("export", { file: join(arena.folder, "bundle"), history: true });
@@ -176,8 +187,22 @@ const CRON = [
   "0-59/7,3 ",
 ];
 
+const EXPRESSIONS = [
+  "${{",
+  "}}",
+  "${{ steps.fix.output }}",
+  "${{ inputs.__proto__ }}",
+  " || ",
+  ".map(a, a)",
+  ".matches('(a+)+$')",
+  "always()",
+  "steps[",
+  "needs: [each, agree]\n",
+  "if: false\n",
+];
+
 test(
-  "drover.yaml, crontabs, units, bundles and configurations: read or refused, and nothing is kept of what was refused",
+  "drover.yaml, workflows, crontabs, units, bundles and configurations: read or refused, and nothing is kept of what was refused",
   async () => {
     const count = { tried: 0, taken: 0 };
     const places = placesOf(process.env);
@@ -196,6 +221,11 @@ test(
               dryRun,
               prune: chance.hit(0.3),
               adopt: chance.hit(0.3),
+            }),
+          () =>
+            tries(chance.pick(["workflow.validate", "workflow.graph"]), {
+              file: put("workflow.yaml", broken(FILES["workflow.yaml"] ?? "", [...YAML, ...EXPRESSIONS], chance)),
+              ...(chance.hit(0.1) ? { mermaid: true } : {}),
             }),
           () =>
             tries("import.bundle", {

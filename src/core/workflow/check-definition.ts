@@ -20,10 +20,10 @@ import {
   evaluate,
   type Expression,
   type ExpressionBounds,
-  kindOf,
   type Reference,
   type Scope,
 } from "./expression.ts";
+import { kindOf } from "./expression-fault.ts";
 import { ancestryOf, circlesOf, orderOf } from "./graph.ts";
 import { isWhole, readTemplate } from "./template.ts";
 

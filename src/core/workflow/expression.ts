@@ -2,18 +2,12 @@
  * The one language of definitions: CEL, in `${{ }}` and in `if`. An expression is held against what it may read before anything
  * runs, and its evaluation has an end: it has no loops but those over lists, and the work that it may do is counted.
  */
-import {
-  type ASTNode,
-  Environment,
-  EvaluationError,
-  ParseError,
-  type ParseResult,
-  TypeError as CelTypeError,
-} from "@marcbachmann/cel-js";
-import { AppError, ensure, type Problem } from "../errors.ts";
+import { type ASTNode, Environment, type ParseResult } from "@marcbachmann/cel-js";
+import { AppError, ensure } from "../errors.ts";
 import { type JsonSchema, typesOf } from "../json-schema.ts";
 import type { Limits } from "../limits.ts";
 import { nearest } from "../nearest.ts";
+import { type ExpressionFault, fault, faultOf } from "./expression-fault.ts";
 
 /** What expressions may read. */
 export const roots = ["inputs", "steps", "run", "env", "item"] as const;
@@ -28,18 +22,6 @@ export interface Reference {
   readonly start: number;
   readonly end: number;
 }
-
-/** What is wrong with an expression, and where in it. */
-export interface ExpressionFault extends Pick<Problem, "code" | "message" | "hint"> {
-  readonly start: number;
-}
-
-const fault = (code: string, message: string, hint: string | undefined, start: number): ExpressionFault => ({
-  code,
-  message,
-  ...(hint === undefined ? {} : { hint }),
-  start,
-});
 
 /** What of a definition an expression can see. */
 export interface Scope {
@@ -351,6 +333,15 @@ function look(walk: Walk, node: ASTNode, named: readonly string[]): JsonSchema {
     return true;
   }
   if (node.op === "call" || node.op === "rcall") return lookAtCall(walk, node, named);
+  if (node.op === "value" && typeof node.args === "object" && node.args !== null)
+    walk.faults.push(
+      fault(
+        "bad_expression",
+        `${node.input.slice(node.start, node.end)} is nothing that JSON has`,
+        "Write a text or a number.",
+        node.start,
+      ),
+    );
   const found = below(node).map((one) => look(walk, one, named));
   if (node.op === "==" || node.op === "!=") {
     const [left, right] = node.args;
@@ -420,7 +411,19 @@ function lookAtCall(
   }
   for (const one of [receiver, ...given]) if (one !== null) isWeighed.add(one);
   if (receiver !== null) look(walk, receiver, named);
-  const names = isMethod && NAMING.includes(name) && first?.op === "id" ? first.args : null;
+  const goes = isMethod && NAMING.includes(name);
+  if (goes && given.length !== 2 && !(name === "map" && given.length === 3)) {
+    walk.faults.push(
+      fault(
+        "bad_expression",
+        `${name}() takes a name for each item, and what is asked of it`,
+        `As in LIST.${name}(one, one > 2).`,
+        node.start,
+      ),
+    );
+    return true;
+  }
+  const names = goes && first?.op === "id" ? first.args : null;
   if (names?.startsWith("_") === true)
     walk.faults.push(
       fault(
@@ -455,57 +458,6 @@ function celType(schema: JsonSchema): string {
     case "null":
       return "dyn";
   }
-}
-
-const KINDS: readonly (readonly [RegExp, string])[] = [
-  [/\bmap<string, dyn>|\bmap\b/g, "an object"],
-  [/\blist<[^,]*?>+|\blist\b/g, "a list"],
-  [/\bstring\b(?!\.)/g, "text"],
-  [/\bdouble\b|\bint\b/g, "a number"],
-  [/\bbool\b/g, "true or false"],
-  [/\bnull\b/g, "nothing"],
-  [/\bdyn\b/g, "anything"],
-];
-/** A type of CEL for people. */
-export const kindOf = (type: string): string => KINDS.reduce((text, [of, word]) => text.replaceAll(of, word), type);
-
-/** An error of the library in our words. */
-function faultOf(error: unknown): ExpressionFault {
-  if (error instanceof ParseError || error instanceof CelTypeError || error instanceof EvaluationError) {
-    const { code, summary, range } = error;
-    const start = range?.start ?? 0;
-    const overload = /^no such overload: (.*) (\S+) (.*)$/.exec(summary);
-    if (overload !== null) {
-      const [, left = "", sign = "", right = ""] = overload;
-      return fault(
-        "wrong_type",
-        `${sign} does not fit ${kindOf(left)} and ${kindOf(right)}`,
-        "string(X) makes text of a value, double(X) a number of text.",
-        start,
-      );
-    }
-    const message = `${summary.charAt(0).toLowerCase()}${summary.slice(1)}`;
-    if (error instanceof CelTypeError) return fault("wrong_type", kindOf(message), undefined, start);
-    if (error instanceof EvaluationError)
-      return fault(
-        "expression_failed",
-        `it has no value: ${message}`,
-        "Ask for what may be missing with has().",
-        start,
-      );
-    const isLarge = code.startsWith("exceeded") || /exceed|maximum|too (?:many|deep)/i.test(summary);
-    return isLarge
-      ? fault("expression_too_large", message, "Let a step compute it.", start)
-      : fault(
-          "bad_expression",
-          message,
-          "docs/guide/workflows.md says what an expression may be; a text in it stands in quotes.",
-          start,
-        );
-  }
-  const message =
-    error instanceof RangeError && /call stack/i.test(error.message) ? "it is nested too deep" : String(error);
-  return fault("expression_failed", `it has no value: ${message}`, undefined, 0);
 }
 
 /**
@@ -548,7 +500,7 @@ export function checkExpression(
     const checks = checking.parse(typed);
     asNumbers(checks.ast);
     const checked = checks.check();
-    if (!checked.valid) return fail(faultOf(checked.error));
+    if (!checked.valid) return fail(faultOf(checked.error, source));
     const expression: Expression = {
       source,
       references: walk.reads.map(({ reference }) => reference),
@@ -558,7 +510,7 @@ export function checkExpression(
     parsed.set(expression, runs);
     return { expression, faults: [] };
   } catch (error) {
-    return fail(faultOf(error));
+    return fail(faultOf(error, source));
   }
 }
 
@@ -589,7 +541,7 @@ export function evaluate(expression: Expression, values: Values, bounds: Express
     return plain(known({ item: null, ...read }));
   } catch (error) {
     // Whoever has spent it all is refused whatever it does then: no `||` and no `exists` gets over it.
-    throw refuse(meter.left < 0 ? spent : faultOf(error));
+    throw refuse(meter.left < 0 ? spent : faultOf(error, expression.source));
   } finally {
     meter.left = Number.POSITIVE_INFINITY;
   }

@@ -138,7 +138,7 @@ async function decideAndDo(
         return of === undefined ? toDocument(error) : declaration.problemAt(of, error);
       });
       const kinds = new Set(answer.faults.map(({ kind }) => kind));
-      throw badDeclaration(problems, kinds.size === 1 ? answer.faults[0]?.kind : "invalid");
+      throw badDeclaration(problems, kinds.size === 1 ? (answer.faults[0]?.kind ?? "invalid") : "invalid");
     }
     warnings = answer.warnings.map(({ code, message, hint }) => ({
       code,

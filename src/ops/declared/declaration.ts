@@ -251,7 +251,7 @@ export async function readDeclaration(
         badInput("cap", `${id} has a cap here and a limit ${limit.path}`, "Give one of them.", "contradiction"),
       );
   }
-  if (problems.length > 0) throw badDeclaration(problems);
+  if (problems.length > 0) throw badDeclaration(problems, "invalid");
   return { loops, accounts, limits, prompts, problemAt };
 }
 
@@ -286,7 +286,7 @@ function twice(what: string, name: string, other: Declared, texts: ReadonlyMap<s
 const plural = (count: number, one: string): string => `${count} ${one}${count === 1 ? "" : "s"}`;
 
 /** All that is wrong, as one error. Its kind is that of all of them where they share one. */
-export function badDeclaration(problems: readonly Problem[], kind: AppError["kind"] = "invalid"): AppError {
+export function badDeclaration(problems: readonly Problem[], kind: AppError["kind"]): AppError {
   const files = new Set(problems.map(({ file }) => file));
   return new AppError(
     kind,
