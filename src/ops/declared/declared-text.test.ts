@@ -105,6 +105,25 @@ test("a large file in pieces says what it says as a whole, and each place is the
   expect(found.locate("version")).toEqual({ line: 2, column: 10 });
 });
 
+test("a large list in pieces says what it says as a whole, and each place is the same", () => {
+  const step = (i: number) =>
+    `  - id: s${i}\n    # a comment\n    needs:\n      - s${i + 1}\n    shell: |\n      - id: not one\n      echo ${i} ${"x".repeat(60)}\n`;
+  const head = "name: large\n\nsteps:\n";
+  const text = `${head}${Array.from({ length: 1_300 }, (_, i) => step(i)).join("")}env:\n  A: b\n`;
+  expect(text.length).toBeGreaterThan(140_000);
+  const found = read(text);
+  expect(found).toMatchObject({ problems: [] });
+  expect(found.value).toEqual(parse(text));
+  for (const i of [1_299, 0, 1, 700, 699]) {
+    expect(found.locate(`steps[${i}].id`)).toEqual({ line: 4 + 7 * i, column: 9 });
+    expect(found.locate(`steps[${i}].needs[0]`)).toEqual({ line: 7 + 7 * i, column: 9 });
+  }
+  expect(found.locate("steps")).toEqual({ line: 3, column: 1 });
+  expect(found.locate("env.A").line).toBe(5 + 7 * 1_300);
+  // A list is none any more where something else stands in it.
+  expect(read(text.replace("env:\n", "  env: 1\nenv:\n")).problems).not.toEqual([]);
+});
+
 test("what crosses pieces is read whole: an open quote, an anchor, a name that comes twice, a tab", () => {
   const broken = (at: number, entry: string) => large((i) => (i === at ? entry : usual(i)));
   const lines = broken(900, '  torn:\n    shell: "echo\n').split("\n");

@@ -77,7 +77,7 @@ export function readDeclaredText(bytes: Uint8Array, begin = "version: 1"): Decla
   const pieces = text.length > WHOLE_CHARACTERS ? inPieces(text) : null;
   if (pieces !== null) {
     const value = joined(text, pieces);
-    if (value !== null) return { value, problems: [], locate: (path) => locateIn(text, pieces, path) };
+    if (value !== null) return { value, problems: [], locate: locatorIn(text, pieces) };
   }
   return whole(text);
 }
@@ -236,7 +236,7 @@ function offsetOf(document: Document, path: string): number {
 
 // --- In pieces ---------------------------------------------------------------------------------------------------------------
 
-/** A part of the text that is a document of its own: some loops, or another section. */
+/** A part of the text that is a document of its own: some loops, some steps, or another section. */
 interface Piece {
   readonly from: number;
   readonly to: number;
@@ -244,9 +244,16 @@ interface Piece {
   readonly line: number;
   /** Its keys stand in this section; null: it is sections itself. */
   readonly section: string | null;
+  /** Line of that section's own key. */
+  readonly head: number;
   /** Its keys, once it was read. */
   keys: readonly string[];
+  /** Of a section that is a list: the places of its items in it, from the first up to and without the last. */
+  items: readonly [from: number, to: number] | null;
 }
+
+/** Pieces whose trees are kept for the next place that is asked for. */
+const KEPT_PIECES = 8;
 
 /**
  * Cuts a text of the usual shape, a block with sections whose entries are blocks, at lines where an entry begins; null for
@@ -259,8 +266,10 @@ function inPieces(text: string): Piece[] | null {
   let from = text.charCodeAt(0) === 0xfeff ? 1 : 0;
   let line = 1;
   let firstLine = 1;
+  let head = 1;
   const cut = (to: number): void => {
-    if (to > from) pieces.push({ from, to, line: firstLine, section: indent === -1 ? null : section, keys: [] });
+    if (to > from)
+      pieces.push({ from, to, line: firstLine, section: indent === -1 ? null : section, head, keys: [], items: null });
     from = to;
     firstLine = line;
   };
@@ -277,6 +286,7 @@ function inPieces(text: string): Piece[] | null {
         if (key === null) return null;
         cut(start);
         section = key[1] ?? null;
+        head = line;
         indent = -1;
       } else if (section !== null && indent === -1) {
         const head = text.slice(from, start);
@@ -303,9 +313,20 @@ function joined(text: string, pieces: readonly Piece[]): { [key: string]: unknow
   for (const piece of pieces) {
     const { from, to, section } = piece;
     const document = parseDocument(text.slice(from, to), OPTIONS);
-    if (document.errors.length > 0 || document.warnings.length > 0 || !isMap(document.contents)) return null;
+    const { contents } = document;
+    if (document.errors.length > 0 || document.warnings.length > 0 || !(isMap(contents) || isSeq(contents)))
+      return null;
     // Aliases are rare, and what they may do is looked at in the whole.
     if (/(^|[\s,[{])[&*]\w/.test(text.slice(from, to))) return null;
+    if (isSeq(contents)) {
+      const list = section === null ? null : (value[section] ??= []);
+      if (!Array.isArray(list)) return null;
+      const first = list.length;
+      for (const one of document.toJS() as readonly unknown[]) list.push(one);
+      piece.items = [first, list.length];
+      continue;
+    }
+    if (section !== null && Array.isArray(value[section])) return null;
     const part = document.toJS() as { [key: string]: unknown };
     piece.keys = Object.keys(part);
     if (section !== null && !Object.hasOwn(value, section)) value[section] = {};
@@ -318,15 +339,34 @@ function joined(text: string, pieces: readonly Piece[]): { [key: string]: unknow
   return value;
 }
 
-function locateIn(text: string, pieces: readonly Piece[], path: string): Place {
+function locatorIn(text: string, pieces: readonly Piece[]): DeclaredText["locate"] {
   const isAt = (rest: string, key: string) =>
     rest === key || (rest.startsWith(key) && /^[.[]/.test(rest.slice(key.length)));
-  for (const { from, to, line, section, keys } of pieces) {
-    if (section !== null && !path.startsWith(`${section}.`)) continue;
-    const rest = section === null ? path : path.slice(section.length + 1);
-    if (!keys.some((key) => isAt(rest, key))) continue;
-    const { line: within, column } = whole(text.slice(from, to)).locate(rest);
-    return { line: line + within - 1, column };
-  }
-  return { line: 1, column: 1 };
+  const kept = new Map<Piece, DeclaredText>();
+  const locate = (piece: Piece, rest: string): Place => {
+    const read = kept.get(piece) ?? whole(text.slice(piece.from, piece.to));
+    kept.delete(piece);
+    kept.set(piece, read);
+    for (const old of kept.keys()) if (kept.size > KEPT_PIECES) kept.delete(old);
+    const { line, column } = read.locate(rest);
+    return { line: line + piece.line - 1, column };
+  };
+  return (path) => {
+    for (const piece of pieces) {
+      const { section, head, keys, items } = piece;
+      if (section !== null && path === section) return { line: head, column: 1 };
+      if (section !== null && items !== null) {
+        const item = path.startsWith(`${section}[`) ? /^\[(\d+)\]/.exec(path.slice(section.length)) : null;
+        const [from, to] = items;
+        const at = Number(item?.[1] ?? -1);
+        if (item !== null && at >= from && at < to)
+          return locate(piece, `[${at - from}]${path.slice(section.length + item[0].length)}`);
+        continue;
+      }
+      if (section !== null && !path.startsWith(`${section}.`)) continue;
+      const rest = section === null ? path : path.slice(section.length + 1);
+      if (keys.some((key) => isAt(rest, key))) return locate(piece, rest);
+    }
+    return { line: 1, column: 1 };
+  };
 }
