@@ -36,9 +36,7 @@ export const groups = [
     ],
   ],
   // What reads or writes files of definitions: alone in needing YAML, and in need of the schema library.
-  // What reads workflows: alone in needing their expressions.
-  ["workflows", ["ops/workflows/workflow-file.ts"]],
-  ["definitions", [/^ops\/declared\//, /^ops\/\w+\/(bundle|config|export|import)-/, "ops/loops/edit-loop.ts"]],
+  ["definitions", [/^ops\/declared\//, /^ops\/\w+\/(bundle|config|export|import|workflow)-/, "ops/loops/edit-loop.ts"]],
   // What does something, or tells of what is seldom asked for: a list needs none of it.
   [
     "acts",

@@ -1,9 +1,12 @@
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { defaultLimits } from "../limits.ts";
 import { checkDefinition } from "./check-definition.ts";
 import { stepTypes } from "./definition.ts";
+import { loadExpressions } from "./expression.ts";
+
+beforeAll(loadExpressions);
 
 const read = (text: string, limits = defaultLimits as Parameters<typeof checkDefinition>[1]) =>
   checkDefinition(parse(text), limits);

@@ -167,7 +167,7 @@ function formProblems(issues: readonly z.core.$ZodIssue[], value: unknown, at: r
   });
 }
 
-/** Reads what a file holds. @param value plain data, nested no deeper than the stack bears */
+/** Reads what a file holds, after `loadExpressions`. @param value plain data, nested no deeper than the stack bears */
 export function checkDefinition(value: unknown, bounds: WorkflowBounds): ReadWorkflow {
   const problems: Problem[] = [];
   const { form, steps } = readForm(value, bounds, problems);

@@ -1,5 +1,4 @@
 /** What is wrong with an expression, in words for people: the library's errors, told as ours. */
-import { EvaluationError, ParseError, TypeError as CelTypeError } from "@marcbachmann/cel-js";
 import type { Problem } from "../errors.ts";
 
 /** What is wrong with an expression, and where in it. */
@@ -100,9 +99,19 @@ const LIMITED = (summary: string): string => {
   return limit === "maxDepth" ? `more than ${most} parts in one another` : `more than ${most} parts`;
 };
 
+/** What the library throws. Its classes are not asked for: whoever says what went wrong need not have loaded it. */
+interface LibraryError extends Error {
+  readonly name: "ParseError" | "TypeError" | "EvaluationError";
+  readonly code: string;
+  readonly summary: string;
+  readonly range?: { readonly start: number; readonly end: number };
+}
+const isOfLibrary = (error: unknown): error is LibraryError =>
+  error instanceof Error && "summary" in error && "code" in error;
+
 /** An error of the library, or of what it calls, as a fault. @param source that was read */
 export function faultOf(error: unknown, source: string): ExpressionFault {
-  if (error instanceof ParseError || error instanceof CelTypeError || error instanceof EvaluationError) {
+  if (isOfLibrary(error)) {
     const { code: of, summary, range } = error;
     const start = Math.min(range?.start ?? 0, source.length);
     const said = Object.hasOwn(SAYINGS, of) ? SAYINGS[of] : undefined;
@@ -111,8 +120,8 @@ export function faultOf(error: unknown, source: string): ExpressionFault {
       LEARN,
     ];
     if (of === "limit_exceeded") return fault("expression_too_large", message, hint, start);
-    if (error instanceof ParseError) return fault("bad_expression", message, hint, start);
-    const isOfKind = error instanceof CelTypeError || /overload|(?<!unsupported)_type$|operand|branches/.test(of);
+    if (error.name === "ParseError") return fault("bad_expression", message, hint, start);
+    const isOfKind = error.name === "TypeError" || /overload|(?<!unsupported)_type$|operand|branches/.test(of);
     return isOfKind
       ? fault("wrong_type", message, hint, start)
       : fault("expression_failed", `it has no value: ${message}`, hint, start);

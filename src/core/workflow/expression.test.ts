@@ -1,9 +1,18 @@
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { AppError } from "../errors.ts";
 import type { JsonSchema } from "../json-schema.ts";
 import { defaultLimits } from "../limits.ts";
-import { checkExpression, evaluate, type Expression, type Reference, type Values } from "./expression.ts";
+import {
+  checkExpression,
+  evaluate,
+  type Expression,
+  loadExpressions,
+  type Reference,
+  type Values,
+} from "./expression.ts";
+
+beforeAll(loadExpressions);
 
 const SCHEMAS: { readonly [name: string]: JsonSchema } = {
   text: { type: "string" },

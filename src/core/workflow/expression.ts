@@ -2,7 +2,8 @@
  * The one language of definitions: CEL, in `${{ }}` and in `if`. An expression is held against what it may read before anything
  * runs, and its evaluation has an end: it has no loops but those over lists, and the work that it may do is counted.
  */
-import { type ASTNode, Environment, type ParseResult } from "@marcbachmann/cel-js";
+import type * as Cel from "@marcbachmann/cel-js";
+import type { ASTNode, Environment, ParseResult } from "@marcbachmann/cel-js";
 import { AppError, ensure } from "../errors.ts";
 import { type JsonSchema, typesOf } from "../json-schema.ts";
 import type { Limits } from "../limits.ts";
@@ -101,6 +102,14 @@ const INSTEAD: { readonly [name: string]: string } = {
 
 // --- The language --------------------------------------------------------------------------------------------------------------
 
+/** The library, once somebody wanted it: what only names a workflow does without. */
+let library: typeof Cel | null = null;
+
+/** Loads the language. It is there before an expression is checked, and once it is, it stays. */
+export async function loadExpressions(): Promise<void> {
+  library ??= await import("@marcbachmann/cel-js");
+}
+
 /** What is left of the work that the expression may do which is evaluated now. */
 const meter = { left: Number.POSITIVE_INFINITY };
 /** How the needs of the step ended whose expression is evaluated now. */
@@ -167,7 +176,8 @@ interface Nodes {
 
 /** Numbers are JSON's: a whole one written in an expression meets the others as one of them. */
 function language(bounds: ExpressionBounds): Environment {
-  const made = new Environment({
+  ensure(library !== null, "the language is loaded before an expression is read");
+  const made = new library.Environment({
     unlistedVariablesAreDyn: false,
     homogeneousAggregateLiterals: false,
     limits: { maxAstNodes: bounds.expressionNodes, maxDepth: bounds.expressionDepth },

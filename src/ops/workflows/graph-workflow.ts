@@ -33,7 +33,7 @@ export const operation = defineOperation({
   },
   async run({ settings }, { file, mermaid }) {
     const { drawMermaid, drawnSteps, drawText, requireWorkflow } = await import("./workflow-file.ts");
-    const workflow = requireWorkflow(file, settings.limits);
+    const workflow = await requireWorkflow(file, settings.limits);
     const steps = drawnSteps(workflow);
     const { name } = workflow.definition;
     return { file, name, graph: mermaid ? drawMermaid(steps) : drawText(steps), steps };

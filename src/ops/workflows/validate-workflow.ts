@@ -36,7 +36,7 @@ export const operation = defineOperation({
   },
   async run({ settings }, { file }) {
     const { readWorkflowFile } = await import("./workflow-file.ts");
-    const { workflow, problems, count } = readWorkflowFile(file, settings.limits);
+    const { workflow, problems, count } = await readWorkflowFile(file, settings.limits);
     const definition = workflow?.definition;
     return {
       file,

@@ -28,21 +28,23 @@ function fileOf(text: string | Uint8Array, name = "w.yaml"): string {
   writeFileSync(file, text);
   return file;
 }
-const problemsOf = (text: string | Uint8Array) =>
-  readWorkflowFile(fileOf(text), defaultLimits).problems.map(({ code, line, column }) => `${line}:${column} ${code}`);
+const problemsOf = async (text: string | Uint8Array) =>
+  (await readWorkflowFile(fileOf(text), defaultLimits)).problems.map(
+    ({ code, line, column }) => `${line}:${column} ${code}`,
+  );
 
 test("there are examples", () => {
   expect(exampleFiles.length).toBeGreaterThan(2);
 });
 
-test.each(exampleFiles)("%s is fine, for drover and for an editor", (file) => {
-  expect(readWorkflowFile(file, defaultLimits).problems).toEqual([]);
+test.each(exampleFiles)("%s is fine, for drover and for an editor", async (file) => {
+  expect((await readWorkflowFile(file, defaultLimits)).problems).toEqual([]);
   expect(faults(workflowSchema() as Schema, parse(readFileSync(file, "utf8")))).toEqual([]);
 });
 
-test("a problem has the line and the column of what is wrong", () => {
+test("a problem has the line and the column of what is wrong", async () => {
   expect(
-    problemsOf(`name: a
+    await problemsOf(`name: a
 steps:
   - id: one
     type: wait
@@ -58,14 +60,14 @@ steps:
   ).toEqual(["5:10 bad_duration", "7:11 bad_choice", "8:18 missing_step", "11:18 unknown_input", "12:5 unknown_key"]);
 });
 
-test("JSON is read as well", () => {
+test("JSON is read as well", async () => {
   const text = JSON.stringify({ name: "a", steps: [{ id: "b", type: "wait", for: "1s" }] }, null, 2);
-  expect(readWorkflowFile(fileOf(text, "w.json"), defaultLimits).workflow?.definition.steps).toHaveLength(1);
-  expect(problemsOf(text.replace('"1s"', '"soon"'))).toEqual(["7:14 bad_duration"]);
+  expect((await readWorkflowFile(fileOf(text, "w.json"), defaultLimits)).workflow?.definition.steps).toHaveLength(1);
+  expect(await problemsOf(text.replace('"1s"', '"soon"'))).toEqual(["7:14 bad_duration"]);
 });
 
-test("a key that is there twice is told beside all else, and the file is not taken", () => {
-  const { workflow, problems } = readWorkflowFile(
+test("a key that is there twice is told beside all else, and the file is not taken", async () => {
+  const { workflow, problems } = await readWorkflowFile(
     fileOf("name: a\nname: b\nsteps:\n  - { id: a, type: wait, for: 1s, for: 2s }\n"),
     defaultLimits,
   );
@@ -73,21 +75,21 @@ test("a key that is there twice is told beside all else, and the file is not tak
   expect(problems.map(({ code }) => code)).toEqual(["duplicate_key", "duplicate_key"]);
 });
 
-test("a file with problems is refused with all of them, one by itself under its own name", () => {
-  const refusal = (text: string): AppError => {
+test("a file with problems is refused with all of them, one by itself under its own name", async () => {
+  const refusal = async (text: string): Promise<AppError> => {
     try {
-      requireWorkflow(fileOf(text), defaultLimits);
+      await requireWorkflow(fileOf(text), defaultLimits);
     } catch (error) {
       if (error instanceof AppError) return error;
       throw error;
     }
     throw new Error("it is taken");
   };
-  expect(refusal("name: a\nsteps:\n  - { id: a, type: wait }\n")).toMatchObject({
+  expect(await refusal("name: a\nsteps:\n  - { id: a, type: wait }\n")).toMatchObject({
     kind: "invalid",
     code: "missing_value",
   });
-  const two = refusal("name: a\nsteps:\n  - { id: a, type: wait }\n  - { id: b, type: wait }\n");
+  const two = await refusal("name: a\nsteps:\n  - { id: a, type: wait }\n  - { id: b, type: wait }\n");
   expect([two.code, two.problems?.length]).toEqual(["bad_workflow", 2]);
 });
 
@@ -97,26 +99,26 @@ describe("hostile files", () => {
   const many = (count: number, more: (i: number) => string) =>
     `name: a\ninputs: { x: { type: string } }\nsteps:\n${Array.from({ length: count }, (_, i) => step(i, more(i))).join("")}`;
 
-  test("10,000 steps that need one another are read", () => {
+  test("10,000 steps that need one another are read", async () => {
     const text = many(10_000, (i) =>
       i === 0
         ? ""
         : `    needs: [s${i - 1}${i > 2 ? `, s${Math.floor(i / 2)}` : ""}]\n    if: steps.s0.exitCode != ${i}\n`,
     );
-    const { workflow, problems } = readWorkflowFile(fileOf(text), defaultLimits);
+    const { workflow, problems } = await readWorkflowFile(fileOf(text), defaultLimits);
     expect(problems).toEqual([]);
     expect(workflow?.order).toHaveLength(10_000);
   });
 
-  test("one step more is refused, and so are ten thousand faults, the first of them told", () => {
-    expect(problemsOf(many(10_001, () => ""))).toEqual(["3:1 too_large"]);
-    const { problems, count } = readWorkflowFile(fileOf(many(10_000, () => "    needs: [t]\n")), defaultLimits);
+  test("one step more is refused, and so are ten thousand faults, the first of them told", async () => {
+    expect(await problemsOf(many(10_001, () => ""))).toEqual(["3:1 too_large"]);
+    const { problems, count } = await readWorkflowFile(fileOf(many(10_000, () => "    needs: [t]\n")), defaultLimits);
     expect([problems.length, count]).toEqual([100, 10_000]);
   });
 
-  test("more bytes than a file may hold are not read", () => {
+  test("more bytes than a file may hold are not read", async () => {
     const file = fileOf(`name: a # ${"x".repeat(defaultLimits.declaredBytes)}`);
-    expect(() => readWorkflowFile(file, defaultLimits)).toThrow("holds more than");
+    await expect(readWorkflowFile(file, defaultLimits)).rejects.toThrow("holds more than");
   });
 
   test.each<[what: string, text: string | Uint8Array, codes: readonly string[]]>([
@@ -140,16 +142,16 @@ describe("hostile files", () => {
       `name: a\nsteps:\n  - { id: a, type: command, command: [a, "${"${{ 1 }}".repeat(100_000)}"] }\n`,
       ["too_large"],
     ],
-  ])("%s", (_what, text, codes) => {
-    const { workflow, problems } = readWorkflowFile(fileOf(text), defaultLimits);
+  ])("%s", async (_what, text, codes) => {
+    const { workflow, problems } = await readWorkflowFile(fileOf(text), defaultLimits);
     expect(workflow).toBeNull();
     expect(problems.map(({ code }) => code)).toEqual(codes);
   });
 });
 
-describe("a picture", () => {
+describe("a picture", async () => {
   const steps = drawnSteps(
-    requireWorkflow(
+    await requireWorkflow(
       fileOf(`name: a
 steps:
   - { id: last, type: check, needs: [b, first], shell: x, if: 'steps.first.stdoutTail == "<b>"' }

@@ -2,6 +2,7 @@
 import { AppError, type Problem } from "../../core/errors.ts";
 import type { Limits } from "../../core/limits.ts";
 import { checkDefinition, type Workflow } from "../../core/workflow/check-definition.ts";
+import { loadExpressions } from "../../core/workflow/expression.ts";
 import { readSource } from "../declared/declared-files.ts";
 import { readDeclaredText } from "../declared/declared-text.ts";
 import { isDeep } from "../fields.ts";
@@ -22,7 +23,7 @@ export interface WorkflowFile {
 }
 
 /** Reads a file, YAML or JSON. Errors: AppError not_found `file_not_found`, invalid `file_unreadable`, `too_large`; what it says are problems. */
-export function readWorkflowFile(file: string, limits: Limits): WorkflowFile {
+export async function readWorkflowFile(file: string, limits: Limits): Promise<WorkflowFile> {
   const text = readDeclaredText(readSource(file, limits.declaredBytes), "name: NAME");
   const found: Problem[] = text.problems.map((problem) => ({ ...problem, file }));
   let workflow: Workflow | null = null;
@@ -34,6 +35,7 @@ export function readWorkflowFile(file: string, limits: Limits): WorkflowFile {
       file,
     });
   else if (text.value !== undefined) {
+    await loadExpressions();
     const read = checkDefinition(text.value, limits);
     // A key that is there twice has one of its values.
     workflow = found.length > 0 ? null : read.workflow;
@@ -53,8 +55,8 @@ export function readWorkflowFile(file: string, limits: Limits): WorkflowFile {
 }
 
 /** The workflow of a file. Errors: those of reading it; AppError invalid with every problem, `bad_workflow` where there are several. */
-export function requireWorkflow(file: string, limits: Limits): Workflow {
-  const { workflow, problems, count } = readWorkflowFile(file, limits);
+export async function requireWorkflow(file: string, limits: Limits): Promise<Workflow> {
+  const { workflow, problems, count } = await readWorkflowFile(file, limits);
   if (workflow !== null) return workflow;
   throw new AppError(
     "invalid",
