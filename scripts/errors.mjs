@@ -22,9 +22,9 @@ const MAKERS = [
   ["", "badInput", { kind: "invalid", code: 3, message: 1, hint: 2, usual: "bad_input" }],
   ["ops/", "checkWith", { kind: "invalid", code: 3, message: 99, hint: 4, usual: "bad_input" }],
   ["core/", "problem", { kind: "invalid", code: 0, message: 1, hint: 2 }],
-  ["core/workflow/check-definition.ts", "say", { kind: "invalid", code: 0, message: 1, hint: 2 }],
+  ["core/workflow/step-check.ts", "say", { kind: "invalid", code: 0, message: 1, hint: 2 }],
   [
-    "core/workflow/check-definition.ts",
+    "core/workflow/scope.ts",
     "unknown",
     { kind: "invalid", code: 2, message: 0, hint: 1, usual: "unknown_name" },
   ],

@@ -50,7 +50,7 @@ const EXPECTED: { readonly [K in Kind]: string } = {
   text: "text",
 };
 
-const isObject = (value: unknown): value is { readonly [key: string]: unknown } =>
+export const isObject = (value: unknown): value is { readonly [key: string]: unknown } =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** What a type says of a value. */
