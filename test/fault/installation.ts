@@ -45,6 +45,9 @@ const commandLine = (pid: number): string => {
   }
 };
 
+/** Whether a command line is that of a resident spawner: perl's, or the shell's. */
+export const isSpawnerLine = (words: string): boolean => /^(\S*sh[ \0]-s|drover-resident)([ \0]|$)/.test(words);
+
 /** The process table, zombies left out. */
 export function processes(): Process[] {
   return readdirSync("/proc")
@@ -117,7 +120,7 @@ export function install(
     spawners() {
       const daemons = new Set(installation.daemons());
       return processes()
-        .filter((one) => daemons.has(one.parent) && /^(\S*sh -s|drover-resident)/.test(one.command))
+        .filter((one) => daemons.has(one.parent) && isSpawnerLine(one.command))
         .map((one) => one.pid);
     },
     shims: () =>

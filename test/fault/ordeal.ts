@@ -27,7 +27,7 @@ import { openStore, parseStoreAddress } from "../../src/store/open.ts";
 import { asStore, operations } from "../../src/store/operations.ts";
 import { endPids } from "../children.ts";
 import { type Cluster, makeDatabase } from "../postgres.ts";
-import { chance, until } from "./installation.ts";
+import { chance, isSpawnerLine, until } from "./installation.ts";
 import { createWitness, diaryOf, readTables, SILENCE, type Tables } from "./truth.ts";
 
 export interface OrdealOptions {
@@ -209,7 +209,7 @@ exec '${process.execPath}' '${join(home, "agents", "claude")}' "$@"
     /** The resident spawner of a daemon, which is its child; null while there is none. */
     spawnerOf(daemon: Daemon): number | null {
       const children = textOf(`/proc/${daemon.pid}/task/${daemon.pid}/children`).trim().split(" ").map(Number);
-      return children.find((pid) => /^\S*sh\0-s\0/.test(textOf(`/proc/${pid}/cmdline`))) ?? null;
+      return children.find((pid) => isSpawnerLine(textOf(`/proc/${pid}/cmdline`))) ?? null;
     },
     /** Live shims and what they run, by the files that name them; of the newest folders only. */
     trees(): { readonly shim: number; readonly command: number | null }[] {
@@ -650,7 +650,7 @@ export const freshDatabase = (cluster: Cluster): Promise<string> =>
 
 const isSpawner = (pid: number): boolean => {
   try {
-    return /^\S*sh\0-s\0/.test(readFileSync(`/proc/${pid}/cmdline`, "utf8"));
+    return isSpawnerLine(readFileSync(`/proc/${pid}/cmdline`, "utf8"));
   } catch {
     return false; // it has ended
   }
