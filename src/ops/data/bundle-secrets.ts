@@ -25,20 +25,65 @@ export const secretNames = (env: Readonly<Record<string, string>>, keys: readonl
     .map(([name]) => name);
 
 const HIDDEN = "***";
+/** Half of a value is told from a word from here on. */
+const MIN_PART = 8;
 
-/** A run without such values, wherever in it they stand: in its variables, its outputs, its messages. */
+/** How long the part of a text is, up to `most`, that holds: found by trying the longest first. */
+const longestPart = (most: number, holds: (length: number) => boolean): number => {
+  for (let length = most; length >= MIN_PART; length--) if (holds(length)) return length;
+  return 0;
+};
+
+/** A run without such values, wherever in it they stand: in its variables, its outputs, its messages; nor half of one where a text was cut. */
 export function withoutSecrets<
   T extends { readonly run: { readonly target: { readonly env: Readonly<Record<string, string>> } } },
 >(past: T, keys: readonly string[]): T {
   const { env } = past.run.target;
   const names = secretNames(env, keys);
   if (names.length === 0) return past;
-  const values = names.map((name) => env[name] ?? "").filter((value) => value !== "");
+  // As JSON writes them too, once and in JSON in JSON: outputs and tails are such texts.
+  const inJson = (value: string): string => JSON.stringify(value).slice(1, -1);
+  const values = [
+    ...new Set(
+      names
+        .map((name) => env[name] ?? "")
+        // Of several lines each is one too: what prints or cuts them does so one by one.
+        .flatMap((value) => [value, ...value.split("\n").filter((line) => line.length >= MIN_PART)])
+        .filter((value) => value !== "")
+        .flatMap((value) => [value, inJson(value), inJson(inJson(value))]),
+    ),
+  ];
+  /** Where in a text values stand, and halves of them at the ends of its lines: two texts that were cut may be joined there. */
+  function* rangesIn(text: string): Generator<readonly [from: number, to: number]> {
+    for (const value of values)
+      for (let at = text.indexOf(value); at >= 0; at = text.indexOf(value, at + 1)) yield [at, at + value.length];
+    let from = 0;
+    for (const line of text.split("\n")) {
+      const to = from + line.length;
+      for (const value of values) {
+        const most = Math.min(value.length - 1, line.length);
+        yield [from, from + longestPart(most, (length) => line.startsWith(value.slice(-length)))];
+        yield [to - longestPart(most, (length) => line.endsWith(value.slice(0, length))), to];
+      }
+      from = to + 1;
+    }
+  }
+  const cleanText = (text: string): string => {
+    let clean = "";
+    let at = 0;
+    for (const [from, to] of [...rangesIn(text)].toSorted(([one], [other]) => one - other)) {
+      if (to <= at || to === from) continue;
+      // What overlaps is one.
+      clean += from < at ? "" : text.slice(at, from) + HIDDEN;
+      at = to;
+    }
+    return clean + text.slice(at);
+  };
   const clean = (value: unknown): unknown => {
-    if (typeof value === "string") return values.reduce((text, secret) => text.replaceAll(secret, HIDDEN), value);
+    if (typeof value === "string") return cleanText(value);
     if (Array.isArray(value)) return value.map(clean);
     if (typeof value !== "object" || value === null) return value;
-    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, clean(one)]));
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [cleanText(key), clean(one)]));
   };
   return clean(past) as T;
 }
