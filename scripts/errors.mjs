@@ -23,11 +23,7 @@ const MAKERS = [
   ["ops/", "checkWith", { kind: "invalid", code: 3, message: 99, hint: 4, usual: "bad_input" }],
   ["core/", "problem", { kind: "invalid", code: 0, message: 1, hint: 2 }],
   ["core/workflow/step-check.ts", "say", { kind: "invalid", code: 0, message: 1, hint: 2 }],
-  [
-    "core/workflow/scope.ts",
-    "unknown",
-    { kind: "invalid", code: 2, message: 0, hint: 1, usual: "unknown_name" },
-  ],
+  ["core/workflow/scope.ts", "unknown", { kind: "invalid", code: 2, message: 0, hint: 1, usual: "unknown_name" }],
   ["core/workflow/definition.ts", "because", { kind: "invalid", code: 0, message: 99, hint: 1 }],
   ["core/workflow/expression", "fault", { kind: "invalid", code: 0, message: 1, hint: 2 }],
   ["store/loops.ts", "conflict", { kind: "conflict", code: 0, message: 1, hint: 2 }],
