@@ -110,7 +110,7 @@ describe("an agent's output", () => {
           expect(whole.said).toEqual([]);
         },
       ),
-      { numRuns: 50 },
+      { numRuns: 30 },
     );
   });
 });

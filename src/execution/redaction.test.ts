@@ -171,7 +171,7 @@ describe("B-122 no part of a secret", () => {
           for (const text of [...shown, ...(await Promise.all(followed))]) holdsNone("a log", text, parts);
         },
       ),
-      { numRuns: 40 },
+      { numRuns: 25 },
     );
   });
 
@@ -227,7 +227,7 @@ describe("B-122 no part of a secret", () => {
           holdsNone(provider, shown.join("\n"), [value, ...value.split("\n")]);
         },
       ),
-      { numRuns: 40 },
+      { numRuns: 25 },
     );
   });
 

@@ -7,13 +7,14 @@ import type { RunRecord } from "../core/records.ts";
 import type { FailureClass, RunStatus } from "../core/run.ts";
 import { forEachStore, type OpenTestStore } from "./contract.ts";
 import { asStore, type operations } from "./operations.ts";
+import { sql } from "./sql.ts";
 
 const T0 = Date.UTC(2026, 0, 1);
 const hostId = "host_00000000000000000000000001";
 const target = commandOf(["true"]);
 
 async function openStage(open: OpenTestStore<typeof operations>) {
-  const { store: raw, clock } = await open();
+  const { store: raw, clock, run } = await open();
   const store = asStore(raw);
   clock.set(T0);
   await store.hosts.join({
@@ -55,7 +56,7 @@ async function openStage(open: OpenTestStore<typeof operations>) {
     }
     return mine.length;
   };
-  return { raw, store, clock, loop, work };
+  return { raw, store, clock, loop, work, run };
 }
 type Stage = Awaited<ReturnType<typeof openStage>>;
 
@@ -304,6 +305,31 @@ forEachStore("lists", (open) => {
     expect(await store.things.resolve({ kind: "loop", ref: m.id.slice(-8), limit: 5 })).toMatchObject([{ id: m.id }]);
     await store.loops.remove({ loopId: m.id });
     expect([await labelled("b"), await labelled("c")]).toEqual([[], []]);
+  });
+
+  test("slots: of a row that reaches into the page before, the part behind it; whole where its schedule is not known", async () => {
+    const stage = await openStage(open);
+    const { store, clock } = stage;
+    const loop = await stage.loop("one");
+    for (let hour = 1; hour <= 5; hour++) {
+      clock.set(T0 + hour * 3_600_000);
+      await store.loops.planDue({ cause: "down", limits });
+      await stage.work(() => "succeeded");
+    }
+    const ask = { loopId: loop.id, limit: 2 };
+    const { next } = await store.slots.list({ ...ask, cursor: null });
+    clock.advance(1_000);
+    await store.history.prune({ ageMs: 1, keep: 0, limit: 10, after: null });
+    const row = async () =>
+      (await store.slots.list({ ...ask, cursor: next })).items.map(({ at, untilAt, count }) => [
+        (at - T0) / 3_600_000,
+        (untilAt - T0) / 3_600_000,
+        count,
+      ]);
+    expect(await row()).toEqual([[1, 3, 3]]);
+    // As stores have them that were made before rows carried it.
+    await stage.run(sql`update slots set schedule = null where loop_id = ${loop.id}`);
+    expect(await row()).toEqual([[1, 5, 5]]);
   });
 
   test("slots: by outcome and time, and those that were missed of any loop", async () => {

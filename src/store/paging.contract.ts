@@ -228,7 +228,7 @@ interface Walk {
   isOver: boolean;
 }
 
-const TRIES: { readonly [way in StoreKind["way"]]: number } = { memory: 25, direct: 2, worker: 2, postgres: 2 };
+const TRIES: { readonly [way in StoreKind["way"]]: number } = { memory: 15, direct: 2, worker: 2, postgres: 2 };
 
 forEachStore("pages", (open, { way }) => {
   test("of each list: what stays is seen once, whatever changes between two of them", async () => {

@@ -81,7 +81,7 @@ test("pages of single slots go on where they were, whatever is planned, and beco
         await stage.close();
       },
     ),
-    { numRuns: 40 },
+    { numRuns: 25 },
   );
 });
 
