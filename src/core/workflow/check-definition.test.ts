@@ -139,6 +139,20 @@ describe("what is refused", () => {
     expect(problemsOf(around(`- ${step}`))).toContain(problem);
   });
 
+  test.each<[key: string, hint: string | RegExp]>([
+    ["dependsOn", "Here it is needs."],
+    ["run", "Here it is shell."],
+    ["continue-on-error", "Here it is continueOnFailure."],
+    ["forEach", "Did you mean foreach?"],
+    ["prompt", "It belongs to type: agent."],
+    ["propmt", "Did you mean prompt, of type: agent?"],
+    ["zzzzzz", /^What there is: .*needs/],
+  ])("a word that is not there has what was meant by it: %s", (key, hint) => {
+    const [problem] = read(around(`- { id: b, type: command, command: [a], ${key}: x }`)).problems;
+    expect([problem?.code, problem?.path]).toEqual(["unknown_key", `steps[1].${key}`]);
+    expect(problem?.hint).toMatch(hint);
+  });
+
   test("everything at once, each with its own place", () => {
     expect(
       problemsOf(`

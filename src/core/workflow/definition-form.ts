@@ -29,6 +29,37 @@ const valueAt = (value: unknown, path: readonly PropertyKey[]): unknown =>
     value,
   );
 
+/** What others call what a step has here. */
+const ELSEWHERE: { readonly [key: string]: string } = {
+  dependsOn: "needs",
+  depends_on: "needs",
+  run: "shell",
+  script: "shell",
+  when: "if",
+  each: "foreach",
+  matrix: "foreach",
+  retries: "retry: { attempts: N }",
+  attempts: "retry: { attempts: N }",
+  timeoutMs: "timeout",
+  "timeout-minutes": "timeout",
+  "continue-on-error": "continueOnFailure",
+  "working-directory": "cwd",
+};
+
+const ofTypes = (types: readonly string[]): string => types.map((one) => `type: ${one}`).join(", ");
+
+/** What somebody may have meant by a key that is not there. @param known those that are */
+function keyHint(key: string, known: readonly string[], isStep: boolean): string | undefined {
+  const others = isStep ? typesWith(key) : [];
+  if (others.length > 0) return `It belongs to ${ofTypes(others)}.`;
+  if (isStep && Object.hasOwn(ELSEWHERE, key)) return `Here it is ${ELSEWHERE[key]}.`;
+  const near = nearest(key, known);
+  if (near !== null) return `Did you mean ${near}?`;
+  const elsewhere = isStep ? nearest(key, stepKeys) : null;
+  if (elsewhere !== null) return `Did you mean ${elsewhere}, of ${ofTypes(typesWith(elsewhere))}?`;
+  return known.length === 0 ? undefined : `What there is: ${known.join(", ")}.`;
+}
+
 /** What is wrong by the form. @param at where the value stands in the file */
 function formProblems(issues: readonly z.core.$ZodIssue[], value: unknown, at: readonly PropertyKey[]): Problem[] {
   const told = new Set<string>();
@@ -45,20 +76,7 @@ function formProblems(issues: readonly z.core.$ZodIssue[], value: unknown, at: r
       const isStep = at[0] === "steps" && issue.path.length === 0;
       return issue.keys.map((key) => {
         const others = isStep ? typesWith(key) : [];
-        const near = nearest(key, known ?? []);
-        const elsewhere = near !== null || !isStep ? null : nearest(key, stepKeys);
-        const hint =
-          others.length > 0
-            ? `It belongs to ${others.map((one) => `type: ${one}`).join(", ")}.`
-            : near !== null
-              ? `Did you mean ${near}?`
-              : elsewhere !== null
-                ? `Did you mean ${elsewhere}, of ${typesWith(elsewhere)
-                    .map((one) => `type: ${one}`)
-                    .join(", ")}?`
-                : known !== null
-                  ? `What there is: ${known.join(", ")}.`
-                  : undefined;
+        const hint = keyHint(key, known ?? [], isStep);
         const where = others.length > 0 ? `of a step of type ${String(type)}` : "here";
         return problem("unknown_key", `there is no ${JSON.stringify(key)} ${where}`, hint, placeOf([...path, key]));
       });

@@ -90,6 +90,24 @@ const large = (entry: (i: number) => string, count = 1_300): string =>
 const usual = (i: number): string =>
   `  loop-${i}:\n    every: ${i + 1}m\n    shell: |\n      echo ${i}\n       indented\n\n    # a comment\n    env: {A: "x: y", "B": 'two\n      lines'}\n    labels:\n    - a\n    - ${i}\n`;
 
+test.each<[text: string, said: string]>([
+  [
+    "a: { b: ${{ x }} }\n",
+    '1:10 bad_yaml: { begins a set of keys here. An expression stands in quotes here: "${{ ... }}".',
+  ],
+  [
+    "a: [b, ${{ x }}]\n",
+    '1:9 bad_yaml: { begins a set of keys here. An expression stands in quotes here: "${{ ... }}".',
+  ],
+  ["a: {{ x }}\n", '1:5 bad_yaml: { begins a set of keys here. An expression stands in quotes here: "${{ ... }}".'],
+  [
+    'a: "b" == c\n',
+    "1:8 bad_yaml: something stands behind the closing quote. A text that begins with a quote ends with it: put all of it into other quotes.",
+  ],
+])("an expression that YAML takes for something else has the way out: %j", (text, first) => {
+  expect(said(text)[0]).toBe(first);
+});
+
 test("a large file in pieces says what it says as a whole, and each place is the same", () => {
   const text = large(usual);
   expect(text.length).toBeGreaterThan(140_000);

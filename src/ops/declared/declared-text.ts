@@ -141,10 +141,22 @@ function whole(text: string): DeclaredText {
     const isFollowing = told.has(place.line) || isShifted || (told.has(code) && !EACH.has(code) && !isStar);
     if (isFollowing || problems.length >= MOST_PROBLEMS) continue;
     told.add(place.line).add(code);
-    const hint = isStar ? "A text that begins with * or & needs quotes." : HINTS[code];
+    const isHole = code !== "DUPLICATE_KEY" && text.slice(Math.max(0, pos[0] - 1), pos[0] + 2).includes("{{");
+    const isBehind = message === "Unexpected scalar at node end";
+    const hint = isStar
+      ? "A text that begins with * or & needs quotes."
+      : isHole
+        ? 'An expression stands in quotes here: "${{ ... }}".'
+        : isBehind
+          ? "A text that begins with a quote ends with it: put all of it into other quotes."
+          : HINTS[code];
     const words = isStar
       ? "* and & begin an alias and an anchor here"
-      : (MESSAGES[code] ?? `${message.charAt(0).toLowerCase()}${message.slice(1)}`);
+      : isBehind
+        ? "something stands behind the closing quote"
+        : isHole
+          ? "{ begins a set of keys here"
+          : (MESSAGES[code] ?? `${message.charAt(0).toLowerCase()}${message.slice(1)}`);
     problems.push(
       code === "DUPLICATE_KEY" ? problem("duplicate_key", words, hint, place) : problem("bad_yaml", words, hint, place),
     );
