@@ -496,10 +496,9 @@ export async function ordeal(options: OrdealOptions): Promise<Tally> {
     until("the store to be read", () => readTables(home.place).catch(() => null), PATIENCE_MS, LOOK_MS);
 
   async function holds(): Promise<Tables> {
-    // First what was written, then the store: a child writes after its row was.
-    const diary = diaryOf(home.diary);
+    const before = diaryOf(home.diary);
     const tables = await patiently();
-    const broken = witness(tables, diary);
+    const broken = witness(tables, { before, after: diaryOf(home.diary) });
     for (const id of accepted)
       if (!tables.runs.some((row) => row["id"] === id)) broken.push(`${id} was accepted and is not there`);
     if (broken.length > 0) throw new Error(broken.slice(0, 20).join("\n"));

@@ -102,9 +102,9 @@ function groupBy(rows: readonly Row[], key: (row: Row) => string): Map<string, R
  * Remembers what was final, and says what is not as it must be.
  * @param diary what the children wrote; absent where nothing really ran
  */
-export function createWitness(): (tables: Tables, diary?: readonly Entry[]) => string[] {
+export function createWitness(): (tables: Tables, diaries?: Diaries) => string[] {
   const finals = new Map<string, string>();
-  return (tables, diary) => {
+  return (tables, diaries) => {
     const broken: string[] = [];
     const ensure = (holds: boolean, what: () => string): void => {
       if (!holds) broken.push(what());
@@ -112,7 +112,7 @@ export function createWitness(): (tables: Tables, diary?: readonly Entry[]) => s
     lookAtEvents(tables, ensure);
     lookAtRuns(tables, ensure);
     lookAtSlots(tables, ensure);
-    if (diary !== undefined) lookAtDiary(tables, diary, ensure);
+    if (diaries !== undefined) lookAtDiary(tables, diaries, ensure);
     for (const { id, status } of [...tables.runs, ...tables.attempts]) {
       const was = finals.get(String(id));
       ensure(was === undefined || was === status, () => `${id} was ${was} and is ${status}`);
@@ -238,18 +238,23 @@ function lookAtSlots({ loops, slots, runs }: Tables, ensure: Ensure): void {
   }
 }
 
+/**
+ * What the children wrote, as it was before the tables were read and after: a child writes that it began after its row was
+ * written, and that it ends before its row says so.
+ */
+interface Diaries {
+  readonly before: readonly Entry[];
+  readonly after: readonly Entry[];
+}
+
 /** What the children wrote is what the store tells. */
-function lookAtDiary({ attempts, loops }: Tables, diary: readonly Entry[], ensure: Ensure): void {
+function lookAtDiary({ attempts, loops }: Tables, { before, after }: Diaries, ensure: Ensure): void {
   const attemptOf = new Map(attempts.map((row) => [String(row["id"]), row]));
   const isLoop = new Map(loops.map((row) => [row["name"], row]));
   const started = new Map<string, Entry>();
-  const exits = new Map<string, number>();
   const bySlot = new Map<string, string[]>();
-  for (const entry of diary) {
-    if (entry.what !== "start") {
-      exits.set(entry.attempt, Number(entry.what.slice("exit ".length)));
-      continue;
-    }
+  for (const entry of before) {
+    if (entry.what !== "start") continue;
     ensure(!started.has(entry.attempt), () => `${entry.attempt} started twice`);
     started.set(entry.attempt, entry);
     ensure(attemptOf.has(entry.attempt), () => `${entry.attempt} started, and nobody knows it`);
@@ -257,13 +262,19 @@ function lookAtDiary({ attempts, loops }: Tables, diary: readonly Entry[], ensur
     const slot = `${entry.loop}@${entry.slot}`;
     bySlot.set(slot, [...(bySlot.get(slot) ?? []), entry.attempt]);
   }
+  const begun = new Set(after.filter(({ what }) => what === "start").map(({ attempt }) => attempt));
+  const exits = new Map(
+    after
+      .filter(({ what }) => what !== "start")
+      .map(({ attempt, what }) => [attempt, Number(what.slice("exit ".length))]),
+  );
   for (const [id, row] of attemptOf) {
     const [status, kind] = [String(row["status"]), row["class"]];
-    if (status === "succeeded") ensure(started.has(id), () => `${id} succeeded and never started`);
+    if (status === "succeeded") ensure(begun.has(id), () => `${id} succeeded and never started`);
     // That it never started is said only of what never will.
     const message = String(row["message"]);
     if (kind === "spawn" || (kind === "lost" && NEVER.test(message)))
-      ensure(!started.has(id), () => `${id} started and is said to have never: ${message}`);
+      ensure(!begun.has(id), () => `${id} started and is said to have never: ${message}`);
     const truth = exits.get(id);
     if (status === "succeeded" && row["account_id"] === null)
       ensure(truth === 0, () => `${id} succeeded; it said ${truth}`);
@@ -272,11 +283,11 @@ function lookAtDiary({ attempts, loops }: Tables, diary: readonly Entry[], ensur
   }
   for (const [slot, ids] of bySlot)
     for (const id of ids.slice(0, -1)) {
-      const before = attemptOf.get(id);
+      const row = attemptOf.get(id);
       // Again only behind an end that was recorded: a failure, a loss, or a stop of ours.
       ensure(
-        before?.["status"] === "lost" || before?.["status"] === "failed" || before?.["ended_by"] === "stop",
-        () => `${slot} started again behind ${id}, which is ${before?.["status"]}`,
+        row?.["status"] === "lost" || row?.["status"] === "failed" || row?.["ended_by"] === "stop",
+        () => `${slot} started again behind ${id}, which is ${row?.["status"]}`,
       );
     }
 }
