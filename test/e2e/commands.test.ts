@@ -725,6 +725,8 @@ const ELSEWHERE: { readonly [name: string]: string } = {
   "daemon.uninstall": "service.test.ts",
   "import.crontab": "imports.test.ts",
   "import.systemd": "imports.test.ts",
+  "workflow.validate": "workflows.test.ts",
+  "workflow.graph": "workflows.test.ts",
 };
 
 test("every command has its cases here, or is driven by the test that says so", () => {
