@@ -77,7 +77,7 @@ const ways: Readonly<Record<Backend, (shell: string) => Way | null>> = {
   }),
 };
 
-/** The first way that this system has: perl starts an attempt for half of the cost and sees all that it leaves, Node takes the most memory. */
+/** The first way that this system has: with perl an end needs no look at all processes, and Node takes the most memory. */
 function choose(shell: string, wanted: Backend | undefined): Way {
   const order: readonly Backend[] = wanted === undefined ? ["perl", "shell", "node"] : [wanted, "node"];
   for (const backend of order) {

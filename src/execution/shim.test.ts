@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { findTool } from "./resident.ts";
-import { quote, requestText } from "./shim.ts";
+import { perlResident, quote, requestFrame, requestText } from "./shim.ts";
 
 let folder: string;
 beforeEach(() => {
@@ -54,5 +54,36 @@ describe.each(["dash", "bash"])("a request to a resident %s", (shell) => {
       env: { PATH: "/usr/bin:/bin" },
     });
     expect(existsSync(mark)).toBe(true);
+  });
+});
+
+describe("a request to perl", () => {
+  const perl = findTool("perl");
+
+  test.skipIf(perl === null)("cut at any byte, starts nothing or the whole", () => {
+    // Stands in for the shell that becomes the shim. What perl started holds its output open, so that it is waited for.
+    const recorder = join(folder, "recorder");
+    writeFileSync(recorder, `#!/bin/sh\nprintf '%s|' "$A" "$B" "$@" >>${quote(join(folder, "started"))}\n`);
+    chmodSync(recorder, 0o755);
+    const frame = requestFrame(recorder, {
+      environment: { A: "1 '2'", B: "x\ny" },
+      argv: ["/shim", "/dir with space", "", "$(id)", "umask", "-", "-", "é", "last"],
+    });
+    // Word 6 of the shim says whether it is a subreaper.
+    const whole = /^1 '2'\|x\ny\|\/shim\|\/dir with space\|\|\$\(id\)\|umask\|-\|(?:-|yes)\|é\|last\|$/;
+    const script = perlResident(process.platform, process.arch);
+    for (let cut = 0; cut <= frame.length; cut++) {
+      rmSync(join(folder, "started"), { force: true });
+      const { status } = spawnSync(perl ?? "", ["-e", script], {
+        input: frame.subarray(0, cut),
+        stdio: ["pipe", "pipe", "ignore"],
+        env: { PATH: "/usr/bin:/bin" },
+        timeout: 10_000,
+      });
+      expect(status, `cut at ${cut}`).toBe(0);
+      const started = existsSync(join(folder, "started")) ? readFileSync(join(folder, "started"), "utf8") : null;
+      if (cut < frame.length) expect(started, `cut at ${cut}`).toBeNull();
+      else expect(started).toMatch(whole);
+    }
   });
 });
