@@ -80,9 +80,17 @@ const starter = (version) => `#!/usr/bin/env node
 "use strict";
 const [, , word, more] = process.argv;
 const daemon = word === "up" && process.argv.includes("--foreground");
-if (more === undefined && (word === "--version" || word === "-V")) process.stdout.write(${JSON.stringify(`drover ${version}\n`)});
+if (more === undefined && (word === "--version" || word === "-V")) say(${JSON.stringify(`drover ${version}\n`)});
 else if (daemon) import("./daemon.mjs");
-else require("./main.js");
+else require("./loader.js");
+// To make Node's stream costs more than all the rest; it is there for a reader who is slow or gone.
+function say(text) {
+  try {
+    require("node:fs").writeSync(1, text);
+  } catch {
+    process.stdout.write(text);
+  }
+}
 `;
 
 /** The migrations by file name, and their checksums, both as src/store/migrate.ts would have them. */
@@ -203,13 +211,12 @@ export async function build(options = {}) {
       });
     // Threads apart from the program: what they shared with it would be files that every command has to read.
     const main = "src/main.ts";
+    const programs = present.filter(({ isProgram }) => isProgram);
     const bundled = [
+      // Each by itself: what loads the program's files cannot be in files that it loads.
+      ...(await Promise.all(programs.map((entry) => bundleEntries([entry], true)))),
       await bundleEntries(
-        present.filter(({ source }) => source === main),
-        true,
-      ),
-      await bundleEntries(
-        present.filter(({ source }) => source !== main),
+        present.filter((entry) => !programs.includes(entry)),
         false,
       ),
       // A daemon outlives its installation's files: an upgrade replaces them while it runs, and what it would load then is gone.

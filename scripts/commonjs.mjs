@@ -63,7 +63,11 @@ function onFirstUse(code) {
     return `function ${name}() { return require("${module}"); }`;
   });
   if (names.length === 0) return code;
-  const called = lazy.replace(new RegExp(`\\b(${names.join("|")})\\.`, "g"), "$1().");
+  const any = names.join("|");
+  const called = lazy
+    // `new f().Name` would make an object of f.
+    .replace(new RegExp(`\\bnew (${any})\\.(\\w+)`, "g"), "new ($1().$2)")
+    .replace(new RegExp(`\\b(${any})\\.`, "g"), "$1().");
   const left = new RegExp(`(?<!function )\\b(?:${names.join("|")})\\b(?!\\(\\))`).exec(called);
   if (left) throw new Error(`${left[0]} is used in a way that scripts/commonjs.mjs does not know`);
   return called;

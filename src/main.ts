@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 /**
  * The entry. What it puts together is in `main/`, which sees everyone and which nobody sees. `--version` loads nothing.
  */

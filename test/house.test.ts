@@ -9,11 +9,13 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, test } from "vitest";
 import { build } from "../scripts/build.mjs";
+import { toCommonJs } from "../scripts/commonjs.mjs";
 import { staleness } from "../scripts/install.mjs";
 import { closingLine, countTests } from "../scripts/parts.mjs";
 
@@ -94,6 +96,18 @@ describe.runIf(existsSync(join(root, "src/main.ts")))("the build", () => {
     expect(statSync(join(folder, "one/drover.js")).mode & 0o777).toBe(0o755);
     expect(readFileSync(join(folder, "one/LICENSES.txt"), "utf8")).toContain("zod");
   });
+});
+
+test("a bundled file that makes an object of one of Node's classes makes it", async () => {
+  const file = join(temporaryFolder(), "made.js");
+  writeFileSync(
+    file,
+    `import { StringDecoder } from "node:string_decoder";\nexport const made = () => new StringDecoder("utf8").write(Buffer.from("a"));\n`,
+  );
+  writeFileSync(`${file}.map`, '{"version":3,"sources":[],"names":[],"mappings":""}');
+  await toCommonJs(file);
+  const { made } = createRequire(import.meta.url)(file) as { made: () => string };
+  expect(made()).toBe("a");
 });
 
 describe("the linter", () => {

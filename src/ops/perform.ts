@@ -77,11 +77,13 @@ export async function withReading<T>(world: World, use: (context: StoreContext) 
 }
 
 async function emptyReading(world: World): Promise<OpenContext> {
-  const { clock, hostZone, build, places } = world;
+  const { clock, build, places } = world;
   return {
     context: {
       clock,
-      hostZone,
+      get hostZone() {
+        return world.hostZone;
+      },
       build,
       places,
       settings: await world.settings(),
@@ -158,10 +160,12 @@ async function act(world: World, operation: AnyOperation, input: unknown): Promi
 }
 
 async function localContext(world: World, operation: AnyOperation, saysYes: boolean): Promise<LocalContext> {
-  const { clock, hostZone, build, places, cwd } = world;
+  const { clock, build, places, cwd } = world;
   return {
     clock,
-    hostZone,
+    get hostZone() {
+      return world.hostZone;
+    },
     build,
     places,
     cwd,

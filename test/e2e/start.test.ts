@@ -1,5 +1,5 @@
 /** What a command reads before it works: what a list does not need costs each prompt and each script, all day. */
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -71,7 +71,7 @@ describe("before it works, a command reads what it needs", () => {
     ]) {
       const { files, builtin } = await loadedBy(args);
       expect({ args, packages: packagesIn(files) }).toEqual({ args, packages: [] });
-      expect(files.length).toBeLessThanOrEqual(14);
+      expect(files.length).toBeLessThanOrEqual(15);
       expect(files.reduce((sum, file) => sum + statSync(file).size, 0)).toBeLessThanOrEqual(LIST_BYTES);
       // The others ask the daemon, through a socket that a digest names.
       const isList = args.some((word) => ["ls", "runs", "slots"].includes(word));
@@ -84,5 +84,79 @@ describe("before it works, a command reads what it needs", () => {
     writeFileSync(join(home.folder, "drover.yaml"), "version: 1\n");
     const { files } = await loadedBy(["apply", join(home.folder, "drover.yaml"), "--dry-run", "--json"]);
     expect(packagesIn(files)).toContain("yaml");
+  });
+});
+
+describe("what earlier commands compiled", () => {
+  const LOOKS = ["loop", "ls"];
+  const fileOf = () => join(home.folder, "home/compiled");
+  /** Changes both copies of what is kept, or one alone. */
+  const write = (copies: readonly [Buffer, Buffer]) => writeFileSync(fileOf(), Buffer.concat(copies));
+  const once = (): Buffer => {
+    const bytes = readFileSync(fileOf());
+    return bytes.subarray(0, bytes.length / 2);
+  };
+  /** `every` as a list says it, turned into a word that no source has. */
+  const changed = (bytes: Buffer): Buffer => {
+    const text = bytes.toString("latin1").replaceAll("every ", "evary ");
+    expect(text).toContain("evary ");
+    return Buffer.from(text, "latin1");
+  };
+
+  beforeEach(async () => {
+    await home.run(["loop", "add", "one", "--every", "1h", "--", "true"]);
+    await home.run(LOOKS);
+  });
+
+  test("is what the next ones run, and nobody else can read or write it", async () => {
+    expect(statSync(fileOf()).mode & 0o777).toBe(0o600);
+    const other = changed(once());
+    write([other, other]);
+    expect((await home.run(LOOKS)).out).toContain("evary 1h");
+  });
+
+  test("is not run where a part of it is damaged, cut off, of another build or another user's", async () => {
+    const [good, other] = [once(), changed(once())];
+    for (const copies of [
+      [good, other],
+      [other, good],
+      [other, other.subarray(0, -8)],
+      [other, Buffer.alloc(0)],
+      [Buffer.alloc(0), Buffer.alloc(0)],
+    ] as const) {
+      write(copies);
+      expect(await home.run(LOOKS)).toMatchObject({ status: 0, err: "", out: expect.stringContaining("every 1h") });
+      // And what is kept is whole again.
+      expect(once().equals(readFileSync(fileOf()).subarray(once().length))).toBe(true);
+      expect(once().toString("latin1")).toContain("every ");
+    }
+    const older = Buffer.from(other.toString("latin1").replace(/^\{"key":"\w/, '{"key":"X'), "latin1");
+    write([older, older]);
+    expect((await home.run(LOOKS)).out).toContain("every 1h");
+    if (process.getuid?.() !== 0) return;
+    write([other, other]);
+    chownSync(fileOf(), 12_345, 12_345);
+    expect((await home.run(LOOKS)).out).toContain("every 1h");
+  });
+
+  test("grows with each kind of command up to a bound, and by no name that somebody gave", async () => {
+    const commands = () =>
+      (JSON.parse(once().toString("utf8", 0, once().indexOf("\n"))) as { commands: string[] }).commands;
+    expect(commands()).toEqual(["loop add", "loop ls"]);
+    await home.run(["loop", "show", "one"]);
+    await home.run(["loop", "show", "one", "--json"]);
+    expect(commands()).toEqual(["loop add", "loop ls", "loop show"]);
+    for (let i = 0; i < 34; i++) await home.run([`no-command-${i}`]);
+    expect(commands().length).toBe(32);
+    expect((await home.run(LOOKS)).out).toContain("every 1h");
+  });
+
+  test("is not kept where nothing else of ours is, and its place being taken harms nothing", async () => {
+    await home.run(LOOKS, { env: { DROVER_HOME: join(home.folder, "none") } });
+    expect(existsSync(join(home.folder, "none"))).toBe(false);
+    const taken = join(home.folder, "taken");
+    mkdirSync(join(taken, "compiled"), { recursive: true });
+    writeFileSync(join(taken, "host"), "a".repeat(32));
+    expect(await home.run(LOOKS, { env: { DROVER_HOME: taken } })).toMatchObject({ status: 0, err: "" });
   });
 });

@@ -29,9 +29,10 @@ export const operation = defineOperation({
       "loop slots fetch --each --limit 200 --json",
     ],
   },
-  async run({ store, clock, hostZone }, input) {
+  async run(context, input) {
+    const { store } = context;
     const loop = await findLoop(store, input.loop);
-    const span = await spanOf(input, { now: clock.now(), hostZone });
+    const span = await spanOf(input, context);
     const wanted = { ...span, outcome: input.outcome ?? null, loopId: loop.id };
     const request = pageRequest(input);
     if (!input.each) {

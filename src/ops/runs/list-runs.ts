@@ -52,7 +52,7 @@ export const operation = defineOperation({
     ],
   },
   async run(context, input) {
-    const { store, clock, hostZone } = context;
+    const { store } = context;
     const { class: failure = null, reason = null } = input;
     const loopId = input.loop === undefined ? null : (await findLoop(store, input.loop, "--loop")).id;
     if (failure !== null && reason !== null)
@@ -71,7 +71,7 @@ export const operation = defineOperation({
     if (status !== null && status.length === 0) return { items: [], next: null };
     const { items, next } = await store.runs.list({
       ...pageRequest(input),
-      ...(await spanOf(input, { now: clock.now(), hostZone })),
+      ...(await spanOf(input, context)),
       loopId,
       status,
       label: input.label ?? null,
