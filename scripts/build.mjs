@@ -51,24 +51,42 @@ const onlyEnglish = {
 };
 
 /**
- * Puts the migrations where the store looks for them, so that the bundle reads no folder beside it. A `define` would be
- * loaded by the entry itself.
- * @type {import("esbuild").Plugin}
+ * Puts data files where the sources look for them, so that the bundle reads no folder beside it. A `define` would be loaded by
+ * the entry itself.
+ * @param {string} name of the plugin
+ * @param {RegExp} filter of the source that declares it
+ * @param {string} constant
+ * @param {() => unknown} read
+ * @returns {import("esbuild").Plugin}
  */
-export const withMigrations = {
-  name: "with-migrations",
+const carrying = (name, filter, constant, read) => ({
+  name,
   setup(bundle) {
-    bundle.onLoad({ filter: /[\\/]store[\\/]migrate\.ts$/ }, ({ path }) => {
+    bundle.onLoad({ filter }, ({ path }) => {
       const text = readFileSync(path, "utf8");
-      const contents = text.replace(
-        /^declare const __DROVER_MIGRATIONS__.*$/m,
-        () => `const __DROVER_MIGRATIONS__ = ${JSON.stringify(readMigrations())};`,
-      );
-      if (contents === text) throw new Error("src/store/migrate.ts no longer declares __DROVER_MIGRATIONS__");
+      const declared = new RegExp(`^declare const ${constant}.*$`, "m");
+      const contents = text.replace(declared, () => `const ${constant} = ${JSON.stringify(read())};`);
+      if (contents === text) throw new Error(`${path} no longer declares ${constant}`);
       return { contents, loader: "ts" };
     });
   },
-};
+});
+
+/** @type {import("esbuild").Plugin} */
+export const withMigrations = carrying(
+  "with-migrations",
+  /[\\/]store[\\/]migrate\.ts$/,
+  "__DROVER_MIGRATIONS__",
+  readMigrations,
+);
+
+/** @type {import("esbuild").Plugin} */
+const withTemplates = carrying(
+  "with-templates",
+  /[\\/]workflows[\\/]template-sources\.ts$/,
+  "__DROVER_TEMPLATES__",
+  readTemplates,
+);
 
 /**
  * What `drover` runs first: a CommonJS file of some lines, because that is the only kind that costs nothing over a bare start
@@ -109,6 +127,15 @@ function readMigrations() {
   };
 }
 
+/** The built-in templates by name. */
+function readTemplates() {
+  const folder = join(root, "src/ops/workflows/templates");
+  const names = readdirSync(folder).sort();
+  return Object.fromEntries(
+    names.map((name) => [name.replace(/\.yaml$/, ""), readFileSync(join(folder, name), "utf8")]),
+  );
+}
+
 /**
  * The same sources give the same id, on every machine: it is how a command and a daemon tell whether they are one build.
  * @param {readonly string[]} files
@@ -127,7 +154,7 @@ function digestOf(files) {
 /** Every file that can change what is built, in a fixed order. */
 function sources() {
   const inSource = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
-    .filter((name) => /\.(ts|sql)$/.test(name) && !/\.(test|contract)\.ts$/.test(name))
+    .filter((name) => /\.(ts|sql|yaml)$/.test(name) && !/\.(test|contract)\.ts$/.test(name))
     .map((name) => join("src", name))
     .sort();
   return [
@@ -197,7 +224,7 @@ export async function build(options = {}) {
         // Beside the entries, so that each finds the threads' files where it is itself.
         chunkNames: "[name]-[hash]",
         external,
-        plugins: [onlyEnglish, withMigrations, ...(splits ? [grouping(root)] : [])],
+        plugins: [onlyEnglish, withMigrations, withTemplates, ...(splits ? [grouping(root)] : [])],
         define: {
           __DROVER_VERSION__: JSON.stringify(version),
           __DROVER_BUILD__: JSON.stringify(buildId),

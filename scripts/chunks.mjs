@@ -38,7 +38,10 @@ export const groups = [
   // Whoever has a config.yaml reads it with every command: YAML, and nothing else of what follows.
   ["settings", ["ops/config/config-file.ts"]],
   // What reads or writes files of definitions: alone in needing YAML, and in need of the schema library.
-  ["definitions", [/^ops\/declared\//, /^ops\/\w+\/(bundle|config|export|import|workflow)-/, "ops/loops/edit-loop.ts"]],
+  [
+    "definitions",
+    [/^ops\/declared\//, /^ops\/\w+\/(bundle|config|export|import|template|workflow)-/, "ops/loops/edit-loop.ts"],
+  ],
   // What does something, or tells of what is seldom asked for: a list needs none of it.
   [
     "acts",

@@ -4,6 +4,7 @@
  */
 import { describeDuration } from "../core/duration.ts";
 import { shortId } from "../core/ids.ts";
+import { defaultLimits } from "../core/limits.ts";
 import type { OfferedThing } from "../core/ports.ts";
 import { allAccounts } from "../ops/accounts/account-find.ts";
 import { PROVIDERS } from "../ops/accounts/agent-target.ts";
@@ -226,6 +227,10 @@ async function offersOf({ field, text, typed, operation, world }: Question): Pro
   switch (kind) {
     case "zone":
       return Intl.supportedValuesOf("timeZone").map((value) => ({ value, about: "" }));
+    case "template": {
+      const { listTemplates } = await import("../ops/workflows/template-sources.ts");
+      return listTemplates(world.places.templates, defaultLimits).map(({ name }) => ({ value: name, about: "" }));
+    }
     case "provider":
       return PROVIDERS.map((value) => ({ value, about: "" }));
     case "account":

@@ -15,7 +15,7 @@ const GROUPS: readonly (readonly [string, readonly string[]])[] = [
   ["Daemon", ["up", "down", "status", "doctor", "daemon"]],
   ["Runs", ["run", "runs", "show", "logs", "cancel", "retry", "why", "events"]],
   ["Loops and schedules", ["loop", "schedule", "apply"]],
-  ["Workflows", ["workflow"]],
+  ["Workflows", ["workflow", "template"]],
   ["Agents", ["agent", "account", "worktree"]],
   ["Data", ["backup", "restore", "export", "import", "gc"]],
   ["Settings", ["limit", "config", "version", "completion"]],

@@ -38,7 +38,7 @@ export interface Field<T> {
   readonly later: boolean;
   readonly choices: readonly string[] | null;
   /**
-   * What completes the value: `loop`, `run`, `thing` (either), `account`, `step`, `attempt`, `resource`, `zone`, `file`,
+   * What completes the value: `loop`, `run`, `thing` (either), `account`, `step`, `attempt`, `resource`, `template`, `zone`, `file`,
    * `folder`. Of loops and runs only those in a state: `loop:active`, `loop:paused`, `loop:archived`, `run:live`, `run:ended`.
    */
   readonly completes: string | null;

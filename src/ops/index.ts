@@ -191,6 +191,24 @@ export const operations: readonly Entry[] = [
     summary: "Draw the steps of a workflow's file and what they wait for",
     load: () => import("./workflows/graph-workflow.ts"),
   },
+  {
+    name: "template.ls",
+    where: "local",
+    summary: "List workflow templates: the built-in ones, and your own in the configuration folder",
+    load: () => import("./workflows/list-templates.ts"),
+  },
+  {
+    name: "template.show",
+    where: "local",
+    summary: "Show a workflow template: what it is for, its variables, its text",
+    load: () => import("./workflows/show-template.ts"),
+  },
+  {
+    name: "template.render",
+    where: "local",
+    summary: "Make a workflow's file of a template; it is checked, and nothing runs",
+    load: () => import("./workflows/render-template.ts"),
+  },
 
   {
     name: "schedule.next",

@@ -11,6 +11,8 @@ export interface Places {
   /** The one folder that `DROVER_HOME` names; null when the usual places are used. */
   readonly home: string | null;
   readonly configFile: string;
+  /** Workflow templates of the user's own. */
+  readonly templates: string;
   readonly state: string;
   readonly runs: string;
   /** Worktrees of runs. */
@@ -76,6 +78,7 @@ export function placesOf(env: Environment): Places {
   return {
     home: home === null ? null : state,
     configFile: join(config, "config.yaml"),
+    templates: join(config, "templates"),
     state,
     runs: join(state, "runs"),
     worktrees: join(state, "worktrees"),

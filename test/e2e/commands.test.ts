@@ -727,6 +727,9 @@ const ELSEWHERE: { readonly [name: string]: string } = {
   "import.systemd": "imports.test.ts",
   "workflow.validate": "workflows.test.ts",
   "workflow.graph": "workflows.test.ts",
+  "template.ls": "workflows.test.ts",
+  "template.show": "workflows.test.ts",
+  "template.render": "workflows.test.ts",
 };
 
 test("every command has its cases here, or is driven by the test that says so", () => {

@@ -79,3 +79,47 @@ test("the published schema is the program's own", async () => {
   const schema = await home.json(["config", "schema", "workflow.yaml"]);
   expect(schema).toEqual(JSON.parse(readFileSync(resolve("docs/reference/workflow.schema.json"), "utf8")));
 });
+
+test("a template becomes a workflow's file, which is never written over", async () => {
+  const { items } = await home.json<{ items: { name: string; builtIn: boolean }[] }>(["template", "ls"]);
+  expect(items.map(({ name, builtIn }) => `${name} ${builtIn}`)).toContain("check-then-fix true");
+  const shown = await home.json<{ variables: { name: string }[] }>(["template", "show", "check-then-fix"]);
+  expect(shown.variables.map(({ name }) => name)).toContain("tries");
+  const render = ["template", "render", "check-then-fix", "--set", "tries=2", "--set", "check=make all"];
+  const made = await home.json<{ file: string; steps: number }>([...render, "--out", "made.yaml"], { cwd });
+  expect([made.file, made.steps]).toEqual([join(cwd, "made.yaml"), 5]);
+  const text = readFileSync(made.file, "utf8");
+  expect((await home.run(render)).out).toBe(text);
+  expect(await home.json(["workflow", "validate", made.file])).toMatchObject({ ok: true, steps: 5 });
+  writeFileSync(made.file, "mine");
+  expect((await home.refused(4, [...render, "--out", "made.yaml"], { cwd })).code).toBe("target_exists");
+  expect(readFileSync(made.file, "utf8")).toBe("mine");
+});
+
+test("a template of one's own is found in the configuration folder, and one that is wrong says where", async () => {
+  const { config } = await home.json<{ config: string }>(["config", "path"]);
+  const folder = join(config, "../templates");
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(
+    join(folder, "mine.yaml"),
+    "description: Waits\nvariables: { time: { type: string } }\nworkflow:\n  name: mine\n  steps: [{ id: a, type: wait, for: '${{ vars.time }}' }]\n",
+  );
+  writeFileSync(join(folder, "broken.yaml"), "description: x\nworkflow: { name: '${{ vars.nmae }}' }\n");
+  writeFileSync(join(folder, "report-only.yaml"), "description: x\nworkflow: {}\n");
+  const { items } = await home.json<{ items: { name: string; builtIn: boolean; problem: string | null }[] }>([
+    "template",
+    "ls",
+  ]);
+  const own = items.filter(({ builtIn }) => !builtIn).map(({ name, problem }) => [name, problem !== null]);
+  expect(own).toEqual([
+    ["broken", true],
+    ["mine", false],
+    ["report-only", true],
+  ]);
+  expect((await home.run(["template", "render", "mine", "--set", "time=5m"])).out).toContain("for: 5m");
+  expect((await home.refused(2, ["template", "render", "mine"])).code).toBe("missing_value");
+  expect((await home.refused(2, ["template", "render", "mine", "--set", "time=soon"])).code).toBe("bad_duration");
+  const broken = await home.run(["template", "show", "broken"]);
+  expect([broken.status, broken.err]).toEqual([2, expect.stringContaining("broken.yaml:2:19: there is no variable")]);
+  expect((await home.refused(3, ["template", "show", "mein"])).code).toBe("template_not_found");
+});

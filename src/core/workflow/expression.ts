@@ -10,8 +10,10 @@ import type { Limits } from "../limits.ts";
 import { nearest } from "../nearest.ts";
 import { type ExpressionFault, fault, faultOf } from "./expression-fault.ts";
 
-/** What expressions may read. */
-export const roots = ["inputs", "steps", "run", "env", "item"] as const;
+/** What expressions of a workflow may read. */
+const RUNNING = ["inputs", "steps", "run", "env", "item"] as const;
+/** What expressions may read: `vars` only before there is a workflow, where a template is rendered. */
+export const roots = [...RUNNING, "vars"] as const;
 export type Root = (typeof roots)[number];
 
 /** A place that an expression reads: `steps.fix.output.files`, `env["A"]`. */
@@ -47,6 +49,8 @@ export interface Values {
   readonly env: object;
   /** Of a step with `foreach`. */
   readonly item?: unknown;
+  /** Of a template. */
+  readonly vars?: object;
   /** How the steps that this one needs have ended. */
   readonly status: { readonly failed: boolean; readonly met: boolean };
 }
@@ -331,12 +335,12 @@ function look(walk: Walk, node: ASTNode, named: readonly string[]): JsonSchema {
       walk.swaps.push({ start: node.start, end: node.end, type: celType(schema) });
       return schema;
     }
-    const near = nearest(chain.root, [...roots, ...named]);
+    const near = nearest(chain.root, [...RUNNING, ...named]);
     walk.faults.push(
       fault(
         "unknown_name",
         `there is no ${JSON.stringify(chain.root)} here`,
-        near === null ? `An expression reads ${roots.join(", ")}; a text stands in quotes.` : `Did you mean ${near}?`,
+        near === null ? `An expression reads ${RUNNING.join(", ")}; a text stands in quotes.` : `Did you mean ${near}?`,
         node.start,
       ),
     );
@@ -548,7 +552,7 @@ export function evaluate(expression: Expression, values: Values, bounds: Express
   meter.left = bounds.expressionWork;
   status = values.status;
   try {
-    return plain(known({ item: null, ...read }));
+    return plain(known({ item: null, vars: {}, ...read }));
   } catch (error) {
     // Whoever has spent it all is refused whatever it does then: no `||` and no `exists` gets over it.
     throw refuse(meter.left < 0 ? spent : faultOf(error, expression.source));

@@ -126,6 +126,8 @@ export function scopeOf(sight: Sight, standing: Standing | null): Scope {
         if (standing === null) return unknown("env is not read in env itself", "Read inputs or run.");
         if (sight.env.includes(name)) return within(sight, { type: "string" }, path.slice(1), `env.${name}`);
         return unknown(`the workflow's env has no ${JSON.stringify(name)}`, sight.near.hint(name, sight.env, "It has"));
+      case "vars":
+        return unknown("variables are read where a template is rendered", "Read inputs.");
       case "item":
         if (standing === null || standing.item === null)
           return unknown("there is an item only in a step with foreach", "Give the step a list: foreach: ${{ ... }}.");

@@ -23,6 +23,9 @@ const TEMPLATES = new Set([
   "webhook",
   "with",
 ]);
+/** Whether a text there is a template. @param names keys on the way to it, without places in lists */
+export const isTemplatePlace = ([section, field = ""]: readonly string[]): boolean =>
+  section === "env" || (section === "steps" && (field === "foreach" || TEMPLATES.has(field)));
 /** Fields that have their own rules for `${{ }}`. */
 const OWN = new Set(["if", "foreach", "shell", "output"]);
 const SHELLS = /(?:^|\/)(?:sh|bash|dash|zsh|ksh|fish)$/;
@@ -266,10 +269,17 @@ function refuseShell(look: Look, raw: { readonly [key: string]: unknown }, at: r
   };
   const { shell, command } = raw;
   if (typeof shell === "string" && shell.includes("${{")) refuse(shell, [...at, "shell"]);
-  if (!Array.isArray(command) || typeof command[0] !== "string" || !SHELLS.test(command[0])) return;
+  if (!Array.isArray(command)) return;
+  const place = shellLineOf(command);
+  const line: unknown = place === null ? null : command[place];
+  if (place !== null && typeof line === "string" && line.includes("${{")) refuse(line, [...at, "command", place]);
+}
+
+/** Where in the words of a command the line of a shell stands; null where there is none. */
+export function shellLineOf(command: readonly unknown[]): number | null {
+  if (typeof command[0] !== "string" || !SHELLS.test(command[0])) return null;
   const flag = command.findIndex((one) => typeof one === "string" && /^-[a-z]*c$/.test(one));
-  const line: unknown = command[flag + 1];
-  if (flag > 0 && typeof line === "string" && line.includes("${{")) refuse(line, [...at, "command", flag + 1]);
+  return flag > 0 && flag + 1 < command.length ? flag + 1 : null;
 }
 
 /** What the fields of a step say together. */

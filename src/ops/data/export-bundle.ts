@@ -1,8 +1,4 @@
 import { createHash } from "node:crypto";
-import { closeSync, existsSync, fsyncSync, linkSync, openSync, rmSync } from "node:fs";
-import { open } from "node:fs/promises";
-import { dirname } from "node:path";
-import { AppError } from "../../core/errors.ts";
 import type { HistoryPlace } from "../../core/ports.ts";
 import type { LoopRecord } from "../../core/records.ts";
 import { PROVIDERS } from "../accounts/agent-target.ts";
@@ -12,6 +8,7 @@ import { formOfAccount, formOfLoop, promptForm } from "../declared/declared-form
 import { type Field, flag, folder } from "../fields.ts";
 import { defineOperation, type StoreContext } from "../operation.ts";
 import { anything, integer, listOf, nullable, object, string } from "../shape.ts";
+import { writeWhole } from "../write-whole.ts";
 
 /** Loops read at a time, slots of one loop, and runs. */
 const LOOPS = 200;
@@ -71,7 +68,7 @@ export const operation = defineOperation({
     const items: unknown[] = [];
     const hash = createHash("sha256");
     const lines = bundleLines(context, history, counts);
-    if (file !== undefined) await writeWhole(file, lines, (line) => hash.update(line));
+    if (file !== undefined) await writeWhole(file, lines, { seen: (line) => hash.update(line) });
     else
       for await (const line of lines) {
         hash.update(line);
@@ -86,7 +83,7 @@ export const operation = defineOperation({
       for await (const line of lines) yield { text: line };
       return;
     }
-    await writeWhole(file, lines, () => {});
+    await writeWhole(file, lines);
     yield { text: told(file, counts, history) };
   },
 });
@@ -187,73 +184,4 @@ async function* slotLines({ store }: StoreContext, loopId: string, counts: Count
     cursor = page.next;
     if (cursor === null) return;
   }
-}
-
-/** Writes lines to a file that is not there yet; it has its name when it is whole. Errors: AppError conflict `target_exists`, unreachable `disk_full`, invalid `bad_target`. */
-async function writeWhole(file: string, lines: AsyncIterable<string>, seen: (line: string) => void): Promise<void> {
-  const fresh = `${file}.${process.pid}.partial`;
-  try {
-    // Said before the work, and held by the link after it.
-    if (existsSync(file)) throw Object.assign(new Error("there"), { code: "EEXIST" });
-    const handle = await open(fresh, "wx", 0o600);
-    try {
-      for await (const line of lines) {
-        seen(line);
-        await handle.write(line);
-      }
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    publish(fresh, file);
-  } catch (error) {
-    throw targetFault(error, file);
-  } finally {
-    rmSyncQuietly(fresh);
-  }
-}
-
-function rmSyncQuietly(path: string): void {
-  try {
-    rmSync(path, { force: true });
-  } catch {
-    // it could not be made either, which is said
-  }
-}
-
-function publish(fresh: string, file: string): void {
-  try {
-    linkSync(fresh, file);
-  } catch (error) {
-    const { code } = error as { readonly code?: unknown };
-    if (!["EPERM", "ENOTSUP", "ENOSYS", "EMLINK"].includes(String(code))) throw error;
-    throw new AppError("invalid", "bad_target", `${file} lies on a file system without links`, {
-      path: file,
-      hint: "Write it to standard output: drover export > FILE",
-    });
-  }
-  const place = openSync(dirname(file), "r");
-  fsyncSync(place);
-  closeSync(place);
-}
-
-function targetFault(error: unknown, file: string): unknown {
-  if (error instanceof AppError) return error;
-  const code = error instanceof Error && "code" in error ? String(error.code) : "";
-  if (code === "EEXIST")
-    return new AppError("conflict", "target_exists", `${file} is there already`, {
-      path: file,
-      hint: "Name another file: a bundle never replaces anything.",
-    });
-  if (code === "ENOSPC" || code === "EDQUOT")
-    return new AppError("unreachable", "disk_full", `no space is left for the bundle at ${file}`, {
-      path: file,
-      hint: "Free some space, or name a file on another disk; what was written of it was removed.",
-    });
-  return /^E[A-Z]+$/.test(code)
-    ? new AppError("invalid", "bad_target", `no file can be made at ${file} (${code})`, {
-        path: file,
-        hint: "Name a file in a folder that is there and that this user may write.",
-      })
-    : error;
 }

@@ -24,7 +24,12 @@ export interface WorkflowFile {
 
 /** Reads a file, YAML or JSON. Errors: AppError not_found `file_not_found`, invalid `file_unreadable`, `too_large`; what it says are problems. */
 export async function readWorkflowFile(file: string, limits: Limits): Promise<WorkflowFile> {
-  const text = readDeclaredText(readSource(file, limits.declaredBytes), "name: NAME");
+  return readWorkflowText(readSource(file, limits.declaredBytes), file, limits);
+}
+
+/** Reads the text of a workflow. @param file where it stands, as problems name it */
+export async function readWorkflowText(bytes: Buffer, file: string, limits: Limits): Promise<WorkflowFile> {
+  const text = readDeclaredText(bytes, "name: NAME");
   const found: Problem[] = text.problems.map((problem) => ({ ...problem, file }));
   let workflow: Workflow | null = null;
   if (isDeep(text.value))
