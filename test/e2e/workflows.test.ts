@@ -116,7 +116,7 @@ test("a template of one's own is found in the configuration folder, and one that
     ["mine", false],
     ["report-only", true],
   ]);
-  expect((await home.run(["template", "render", "mine", "--set", "time=5m"])).out).toContain("for: 5m");
+  expect((await home.run(["template", "render", "mine", "--set", "time=5m"])).out).toContain("for: '5m'");
   expect((await home.refused(2, ["template", "render", "mine"])).code).toBe("missing_value");
   expect((await home.refused(2, ["template", "render", "mine", "--set", "time=soon"])).code).toBe("bad_duration");
   const broken = await home.run(["template", "show", "broken"]);
