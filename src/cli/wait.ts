@@ -18,6 +18,7 @@ import { RUN_EXIT } from "./exits.ts";
 import { usualMs } from "../ops/runs/usual.ts";
 import { type LiveLine, openLiveLine, type Standing, tokens } from "./live.ts";
 import { isTerminal, type Screen } from "./screen.ts";
+import { inertLine } from "./text.ts";
 
 /** How often the store is looked at: soon after something changed, less often when nothing does. */
 const SOONEST_LOOK_MS = 15;
@@ -411,10 +412,25 @@ function startPrinter(context: StoreContext, screen: Screen, live: LiveLine, pri
       if (prints) await live.print("stdout", entryText(entry, screen));
     }
   };
+  /** Of a workflow a line for each step that begins, waits or ends: what it prints is in its own log. */
+  const stood = new Map<string, string>();
+  const tellSteps = ({ steps }: RunTree): void => {
+    for (const { id, key, status, reason, result } of steps) {
+      const why = result?.message ?? reason;
+      const standing = `${status}${why === null ? "" : ` (${why})`}`;
+      if (stood.get(id) === standing) continue;
+      stood.set(id, standing);
+      if (status === "pending" || status === "ready") continue;
+      const line = `${key}  ${inertLine(inWords(standing))}\n`;
+      tell(line);
+      if (prints) work = work.then(() => live.print("stdout", line)).catch(() => {});
+    }
+  };
   const speaksInEvents = async ({ target }: RunTree["run"]): Promise<boolean> =>
     target.kind === "agent" && (await context.agents.about(target.provider)).capabilities.jsonEvents;
   return {
     show(tree: RunTree): void {
+      if (tree.run.target.kind === "workflow") return tellSteps(tree);
       const attempt = attemptOf(tree, "main", null);
       if (attempt === null || attempt.folder === null) return;
       if (attempt.id !== attemptId) {
@@ -436,6 +452,7 @@ function startPrinter(context: StoreContext, screen: Screen, live: LiveLine, pri
     },
     /** What is there when the run has ended is printed to its end. */
     async finish(tree: RunTree): Promise<void> {
+      if (tree.run.target.kind === "workflow") tellSteps(tree);
       if (tree.run.finishedAt === null) stop.abort();
       ended.abort();
       await work;

@@ -85,8 +85,9 @@ export function refusalOf(
   for (const resource of set.resources) {
     const refusal = ofAccount(resource, view, used) ?? heldBack(resource, view.holds);
     if (refusal !== null) return refusal;
-    // Who writes in a folder that is not his own has it alone, unless a limit says otherwise.
-    const limit = view.limits.get(resource) ?? (resource.startsWith(FOLDER) ? 1 : undefined);
+    // Who writes in a folder that is not his own has it alone, and who holds a lock, unless a limit says otherwise.
+    const isAlone = resource.startsWith(FOLDER) || resource.startsWith(LOCK);
+    const limit = view.limits.get(resource) ?? (isAlone ? 1 : undefined);
     const taken = used.get(resource) ?? 0;
     if (limit !== undefined && taken >= limit) return { code: "cap", resource, used: taken, limit };
   }
@@ -95,6 +96,7 @@ export function refusalOf(
 
 const ACCOUNT = "account:";
 const FOLDER = "folder:";
+const LOCK = "lock:";
 
 /** Why nothing may start under an account that it names; null when something may, or it names none. */
 function ofAccount(
@@ -171,6 +173,8 @@ export function describeRefusal(refusal: Refusal): string {
     case "cap":
       if (refusal.resource.startsWith(FOLDER))
         return `the folder ${refusal.resource.slice(FOLDER.length)} is busy: ${refusal.used === 1 ? "another agent writes" : `${refusal.used} agents write`} in it`;
+      if (refusal.resource.startsWith(LOCK) && refusal.limit === 1)
+        return `another step holds the lock ${refusal.resource.slice(LOCK.length)}`;
       return `${refusal.resource.split(":").at(-1)} cap ${refusal.used}/${refusal.limit} of ${refusal.resource} is reached`;
     case "host_disk":
       return "the host is short of free disk space, so nothing starts there";

@@ -95,8 +95,9 @@ export const defaultLimits = {
   /** First pause after the store was away, busy or full, doubling up to `storeBackoffCapMs`, with jitter from 0.5 to 1.5. */
   storeBackoffMs: 100,
   storeBackoffCapMs: 10_000,
-  /** Waiting steps made ready in one transaction. */
+  /** Waiting steps made ready in one transaction; steps of workflows whose definition is asked at a time. */
   wakeSteps: 200,
+  judgeSteps: 200,
   /** How often the folders of ended attempts are looked through, and how many are asked about at a time. */
   janitorMs: 3_600_000,
   janitorBatch: 500,

@@ -20,11 +20,24 @@ import type {
   SlotOutcome,
   SlotRecord,
   StepRecord,
+  StepResult,
+  StepSpec,
   WorktreeRecord,
 } from "./records.ts";
-import type { EndedBy, FailureClass, LiveCounts, Outcome, RunStatus, StepStatus } from "./run.ts";
+import type {
+  Condition,
+  EndedBy,
+  FailureClass,
+  FinalStatus,
+  LiveCounts,
+  Outcome,
+  RunStatus,
+  StepStatus,
+} from "./run.ts";
+import type { NeedState } from "./step-graph.ts";
+import type { SkeletonStep } from "./workflow/skeleton.ts";
 import type { Schedule } from "./schedule.ts";
-import type { AgentTarget, Provider, Target } from "./target.ts";
+import type { AgentTarget, ProcessTarget, Provider, Target } from "./target.ts";
 
 /** Milliseconds since 1970-01-01T00:00:00Z. */
 export type Instant = number;
@@ -50,7 +63,7 @@ export interface Random {
 export interface Launch {
   /** The attempt's folder, a bare name: `<attempt id>.<token>`; never used twice. */
   readonly folder: string;
-  readonly target: Target;
+  readonly target: ProcessTarget;
   /** Variables that drover itself sets (`DROVER_*`), without `DROVER_OUTPUT`, which the spawner adds. */
   readonly variables: Readonly<Record<string, string>>;
   /** What the process reads on standard input; for an agent its prompt, with what we have to say first. */
@@ -178,7 +191,7 @@ export interface Files {
    * The first expectation (`--expect`) that does not hold, in words; null when all do.
    * `changes` and `commit` compare the repository where it worked with what `prepare` saw. @param said the result that an agent gave
    */
-  unmet(folder: string, target: Target, said?: string | null): Promise<string | null>;
+  unmet(folder: string, target: ProcessTarget, said?: string | null): Promise<string | null>;
   /** Free bytes of the file system that holds the state. */
   freeBytes(): Promise<number>;
   /** Names of all attempt folders, for the janitor. */
@@ -406,6 +419,33 @@ export interface RunDraft {
   readonly hostPin: string | null;
   readonly limits: Limits;
 }
+
+/** A step of a workflow whose needs have all ended, and whose definition has to say what becomes of it. */
+export interface StepToJudge {
+  readonly stepId: string;
+  readonly key: string;
+  readonly condition: Condition;
+  readonly run: RunRecord;
+  readonly needs: readonly NeedState[];
+}
+
+/** A step that has ended, as expressions read it. */
+export interface EndedStep {
+  readonly key: string;
+  readonly status: FinalStatus;
+  /** JSON text. */
+  readonly output: string | null;
+  readonly result: StepResult | null;
+}
+
+/** What a definition says of a step: it starts with what was rendered for it, its `if` does not hold, or it cannot be done. */
+export type StepVerdict = {
+  readonly stepId: string;
+} /** `prompt`: of an agent, to be kept; its target names it then. */ & (
+  | { readonly does: "start"; readonly spec: StepSpec; readonly prompt?: string }
+  | { readonly does: "skip"; readonly reason: "condition" }
+  | { readonly does: "fail"; readonly class: FailureClass; readonly reason: string; readonly message: string }
+);
 
 /** Which source a run by hand had; `skipped` when the overlap policy did not let it start. */
 export interface RunNowAnswer {
@@ -722,10 +762,16 @@ export interface Store {
   };
   readonly runs: {
     add(input: RunDraft): Promise<{ readonly run: RunRecord; readonly repeated: boolean }>;
-    /** A new run of the same work that points at the old one. */
+    /**
+     * A new run of the same work that points at the old one. Of a workflow it has the steps that had succeeded, but for `from`
+     * and what needs it; none of them where it is `fresh`, or where the old one has nothing left to do. AppError conflict
+     * `run_live`, `prompt_gone`, `definition_gone`, `tree_not_shared`.
+     */
     retry(input: {
       readonly runId: string;
       readonly by: string;
+      readonly from?: string | null;
+      readonly fresh?: boolean;
       readonly parentRunId?: string | null;
       readonly limits: Limits;
     }): Promise<RunRecord>;
@@ -779,6 +825,20 @@ export interface Store {
       readonly more: boolean;
       readonly now: Instant;
     }>;
+    /** Steps whose definition has to be asked, of runs that this host may do. */
+    toJudge(input: { readonly hostId: string; readonly limit: number }): Promise<readonly StepToJudge[]>;
+    /** Those of these steps of a run that have ended. */
+    ended(input: { readonly runId: string; readonly keys: readonly string[] }): Promise<readonly EndedStep[]>;
+    /** What their definition said of them; one that was decided on meanwhile stays as it is. */
+    judge(input: {
+      readonly runId: string;
+      readonly verdicts: readonly StepVerdict[];
+      readonly limits: Limits;
+    }): Promise<{ readonly run: RunStatus | null; readonly judged: number }>;
+  };
+  readonly definitions: {
+    /** Keeps the steps of a definition by the digest of its text, which is kept as prompts are; twice is once. */
+    put(input: { readonly digest: string; readonly steps: readonly SkeletonStep[] }): Promise<void>;
   };
   readonly admission: {
     /**

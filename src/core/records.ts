@@ -4,9 +4,10 @@ import type { Escape } from "./escape.ts";
 import type { LoopPolicy, RunPolicy } from "./loop.ts";
 import type { LoopStatus } from "./loop-states.ts";
 import type { Instant } from "./ports.ts";
-import type { AttemptStatus, EndedBy, FailureClass, RunStatus, StepStatus } from "./run.ts";
+import type { JsonSchema } from "./json-schema.ts";
+import type { AttemptStatus, Condition, EndedBy, FailureClass, RunStatus, StepStatus } from "./run.ts";
 import type { Schedule } from "./schedule.ts";
-import type { Provider, Target } from "./target.ts";
+import type { ProcessTarget, Provider, Target } from "./target.ts";
 
 export interface HostRecord {
   readonly id: string;
@@ -124,8 +125,40 @@ export interface StepRecord {
   readonly idleEnds: number;
   readonly attemptsMade: number;
   readonly output: string | null;
+  /** Of a step of a workflow: what its `if` reads; null of a run without a definition. */
+  readonly condition: Condition | null;
+  readonly continueOnFailure: boolean;
+  /** What it was decided to run, with its values in it; null until then. */
+  readonly spec: StepSpec | null;
+  /** What it left beside its output; null until it has ended. */
+  readonly result: StepResult | null;
+  /** The step of an earlier run whose end it has. */
+  readonly reusedFrom: string | null;
   readonly startedAt: Instant | null;
   readonly finishedAt: Instant | null;
+}
+
+/** What one step of a workflow runs, with its values in it. */
+export interface StepSpec {
+  readonly target: ProcessTarget;
+  readonly policy: RunPolicy;
+  /** Where the workflow works: in a worktree the same place stands for it. */
+  readonly base: string;
+  /** Exit statuses of a gate that block. */
+  readonly blockedExitCodes?: readonly number[];
+  /** What its output has to fit. */
+  readonly output?: JsonSchema;
+  /** A name that one step holds at a time. */
+  readonly lock?: string;
+}
+
+/** What a step of a workflow left beside its output. */
+export interface StepResult {
+  readonly exitCode: number | null;
+  readonly stdoutTail: string;
+  readonly stderrTail: string;
+  readonly class: FailureClass | null;
+  readonly message: string | null;
 }
 
 export interface AttemptRecord {
@@ -188,6 +221,8 @@ export interface RunTree {
   readonly attempts: readonly AttemptRecord[];
   /** Absent or null: it works in the target's own folder. */
   readonly worktree?: WorktreeRecord | null;
+  /** Which steps need which; absent: none does. */
+  readonly needs?: readonly { readonly stepId: string; readonly needsStepId: string }[];
 }
 
 /** Quota, throttle and auth are different states with different answers; `unknown` until something was seen. */
@@ -249,8 +284,11 @@ export interface WorktreeRecord {
 /** All that a host needs to start or to adopt an attempt. */
 export interface Assignment {
   readonly attempt: AttemptRecord;
-  readonly run: RunRecord;
+  /** Of a workflow as this step has it: its target and its policy are those of the step. */
+  readonly run: RunRecord & { readonly target: ProcessTarget };
   readonly stepKey: string;
+  /** Of a step of a workflow; absent or null: it is the only one of its run. */
+  readonly spec?: StepSpec | null;
   /** Of an agent: its account; absent or null for commands, and for the user's own login that nobody changed. */
   readonly account?: AccountRecord | null;
   readonly worktree?: WorktreeRecord | null;

@@ -46,6 +46,7 @@ const stepEvents: readonly StepEvent[] = [
   "cancel",
   "skip",
   "hold",
+  "ask",
 ];
 
 /** Every (status, event) pair by hand: what is not written here is refused. */
@@ -56,10 +57,11 @@ starting cancel cancelled; starting lose lost; starting fence fenced;
 running adopt running; running succeed succeeded; running fail failed; running time_out timed_out; running cancel cancelled;
 running lose lost; running fence fenced`;
 const stepMoves = `
-pending unblock ready; pending cancel cancelled; pending skip skipped;
+pending unblock ready; pending ask pending; pending fail failed; pending cancel cancelled; pending skip skipped;
 ready grant running; ready hold pending; ready wait waiting; ready fail failed; ready cancel cancelled; ready skip skipped;
 running return ready; running wait waiting; running succeed succeeded; running fail failed; running time_out timed_out; running cancel cancelled;
-waiting wake ready; waiting fail failed; waiting time_out timed_out; waiting cancel cancelled; waiting skip skipped`;
+running skip skipped;
+waiting wake ready; waiting ask pending; waiting fail failed; waiting time_out timed_out; waiting cancel cancelled; waiting skip skipped`;
 const loopMoves = `
 active pause paused; active trip paused; active expire expired; active finish finished;
 paused resume active; paused expire expired; paused finish finished; expired resume active; finished resume active`;

@@ -81,8 +81,8 @@ export type EndedBy = (typeof endedBy)[number];
 /** Why a step waits for a time or for a person; `timer`: its start was put off. Closed: `why` has a sentence for each. */
 export const waitReasons = ["retry", "timer", "disk", "limit", "account", "capacity", "program"] as const;
 export type WaitReason = (typeof waitReasons)[number];
-/** Why a step is not in the queue yet: earlier runs of its loop have not ended, or its loop is paused. */
-export const heldReasons = ["turn", "paused"] as const;
+/** Why a step is not in the queue yet: earlier runs of its loop have not ended, its loop is paused, or its definition is about to be asked. */
+export const heldReasons = ["turn", "paused", "judge"] as const;
 export type HeldReason = (typeof heldReasons)[number];
 
 export type AttemptEvent = "start" | "run" | "adopt" | "succeed" | "fail" | "time_out" | "cancel" | "lose" | "fence";
@@ -120,11 +120,12 @@ export type StepEvent =
   | "time_out"
   | "cancel"
   | "skip"
-  | "hold";
+  | "hold"
+  | "ask";
 
-/** `return` gives a granted step back to the queue; `hold` takes a ready one out of it again. */
+/** `return` gives a granted step back to the queue; `hold` takes a ready one out of it again; `ask` has its definition asked whether it starts. */
 export const stepTable: { readonly [S in StepStatus]: { readonly [E in StepEvent]?: StepStatus } } = {
-  pending: { unblock: "ready", cancel: "cancelled", skip: "skipped" },
+  pending: { unblock: "ready", ask: "pending", fail: "failed", cancel: "cancelled", skip: "skipped" },
   ready: { grant: "running", hold: "pending", wait: "waiting", fail: "failed", cancel: "cancelled", skip: "skipped" },
   queued: {},
   running: {
@@ -134,8 +135,16 @@ export const stepTable: { readonly [S in StepStatus]: { readonly [E in StepEvent
     fail: "failed",
     time_out: "timed_out",
     cancel: "cancelled",
+    skip: "skipped",
   },
-  waiting: { wake: "ready", fail: "failed", time_out: "timed_out", cancel: "cancelled", skip: "skipped" },
+  waiting: {
+    wake: "ready",
+    ask: "pending",
+    fail: "failed",
+    time_out: "timed_out",
+    cancel: "cancelled",
+    skip: "skipped",
+  },
   succeeded: {},
   failed: {},
   timed_out: {},
@@ -143,16 +152,36 @@ export const stepTable: { readonly [S in StepStatus]: { readonly [E in StepEvent
   skipped: {},
 };
 
+/** What a step's `if` reads: it has `none`, it reads something (`plain`), or it `asks` how the needs ended. */
+export type Condition = "none" | "plain" | "asks";
+
+/** What of a step its run's status is told by. */
+export interface StepStanding {
+  readonly status: StepStatus;
+  /** Absent: no. */
+  readonly continueOnFailure?: boolean;
+  /** Absent or null: it is of no definition. */
+  readonly condition?: Condition | null;
+}
+
+/** Whether a run fails because of the end of this step. */
+export const failsRun = ({ status, continueOnFailure }: StepStanding): boolean =>
+  (status === "failed" || status === "timed_out") && continueOnFailure !== true;
+
 /** The status of a run that its steps add up to; what a run adds of its own is only its end. */
-export function runStatusOf(steps: readonly { readonly status: StepStatus }[]): RunStatus {
+export function runStatusOf(steps: readonly StepStanding[]): RunStatus {
   const has = (status: StepStatus) => steps.some((step) => step.status === status);
   if (has("running")) return "running";
   if (has("ready")) return "queued";
   if (has("waiting")) return "waiting";
   if (has("pending")) return "queued";
-  for (const end of ["failed", "timed_out", "cancelled", "succeeded"] as const) if (has(end)) return end;
-  ensure(steps.length > 0, "a run has at least one step");
-  return "skipped";
+  for (const end of ["failed", "timed_out"] as const)
+    if (steps.some((step) => step.status === end && failsRun(step))) return end;
+  for (const end of ["cancelled", "succeeded"] as const) if (has(end)) return end;
+  const [first] = steps;
+  ensure(first !== undefined, "a run has at least one step");
+  // A workflow of which nothing had to be done, or nothing that counts, did what it is for.
+  return (first.condition ?? null) === null ? "skipped" : "succeeded";
 }
 
 /** Live runs: by status, and `forPerson`, those of the last two that nothing but a person lets go on. */
@@ -179,7 +208,9 @@ export interface Outcome {
     /** It has not run and never will under this token. */
     | "never_started"
     /** We ended it on our own account, on the way down. */
-    | "stopped";
+    | "stopped"
+    /** A gate said that what stands behind it is not to be done. */
+    | "blocked";
   readonly class: FailureClass | null;
   readonly endedBy: EndedBy;
   readonly exitStatus: number | null;
@@ -202,6 +233,8 @@ export interface Outcome {
   readonly agent?: AgentOutcome | null;
   /** What changed in the checkout that its worktree was made from; absent: nothing, or nobody looked. */
   readonly escaped?: Escape;
+  /** The ends of both outputs, scrubbed, of a step that others may read; absent: nobody does. */
+  readonly tails?: { readonly stdout: string; readonly stderr: string };
   /** It has not run because the agent's program is not there, or does not say its version; absent: that is not why it ended. */
   readonly programAway?: true;
 }
@@ -251,7 +284,7 @@ export interface AttemptEnd {
           /** null: a person's release of the account wakes it. */
           readonly wakeAt: Instant | null;
         }
-      | { readonly event: "succeed" | "fail" | "time_out" | "cancel"; readonly reason: string | null }
+      | { readonly event: "succeed" | "fail" | "time_out" | "cancel" | "skip"; readonly reason: string | null }
     );
 }
 
@@ -335,6 +368,12 @@ export function endAttempt(
       return {
         attempt: { event: "succeed", class: null, counted: true },
         step: { event: "succeed", reason: null, triesCounted: triesCounted + 1, idleEnds: 0 },
+      };
+
+    case "blocked":
+      return {
+        attempt: { event: "succeed", class: null, counted: true },
+        step: { event: "skip", reason: "blocked", triesCounted: triesCounted + 1, idleEnds: 0 },
       };
 
     case "cancelled":

@@ -1,6 +1,6 @@
 /** The graph of a run's steps: what the end of one step means for those that need it. */
-import { unreachable } from "./errors.ts";
-import { type FinalStatus, isFinal, type StepStatus } from "./run.ts";
+import { ensure, unreachable } from "./errors.ts";
+import { type Condition, type FinalStatus, isFinal, type StepStatus } from "./run.ts";
 
 // --- The truth table -------------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ function verdictOf({ status, reason, continueOnFailure }: NeedState): Verdict | 
  * whatever order they end. @param condition what the step's `if` reads: `none` without one, `asks` where it has `always()`,
  * `failure()` or `success()` in it
  */
-export function readiness(needs: readonly NeedState[], condition: "none" | "plain" | "asks"): Readiness {
+export function readiness(needs: readonly NeedState[], condition: Condition): Readiness {
   const said = needs.map(verdictOf);
   if (said.includes(null)) return { does: "wait" };
   const worst = verdicts.findLast((verdict) => said.includes(verdict)) ?? "met";
@@ -98,60 +98,15 @@ export function readiness(needs: readonly NeedState[], condition: "none" | "plai
   }
 }
 
-// --- Steps without conditions, as the store keeps them ---------------------------------------------------------------------
+// --- Steps as the store keeps them -----------------------------------------------------------------------------------------
 
-/** One step needs another to have succeeded before it may start. */
-export interface Need {
-  readonly stepId: string;
-  readonly needsStepId: string;
-}
+/** What becomes of a step when the last of its needs has ended: it is ready, its definition is asked, or it never starts. */
+export type Followed = { readonly event: "unblock" | "ask" } | { readonly event: "skip"; readonly reason: SkipReason };
 
-/** What of a step the graph looks at. `needsLeft`: of those that it needs, how many have not succeeded. */
-export interface GraphStep {
-  readonly id: string;
-  readonly status: StepStatus;
-  readonly needsLeft: number;
-}
-
-/** What becomes of a step because of another one's end: `null` when it goes on waiting for others. */
-export interface Followed {
-  readonly id: string;
-  readonly needsLeft: number;
-  readonly event: "unblock" | "skip" | null;
-}
-
-/** Whether the end of a step lets others go on, or keeps them from ever starting. */
-export const unblocks = (ended: StepStatus): boolean =>
-  verdictOf({ status: ended, reason: null, continueOnFailure: false }) === "met";
-
-/**
- * What follows from the end of a step, in the order of `steps`. After a success those that needed nothing else are
- * unblocked; after any other end all that need it, directly or through others, are skipped. What is at work or has ended
- * stays as it is. @param needs after a success those of `ended` alone are enough, else all of the run
- */
-export function follow(
-  { id, status }: Pick<GraphStep, "id" | "status">,
-  steps: readonly GraphStep[],
-  needs: readonly Need[],
-): readonly Followed[] {
-  if (!isFinal(status)) return [];
-  if (unblocks(status)) {
-    const direct = new Set(needs.filter((need) => need.needsStepId === id).map((need) => need.stepId));
-    return steps
-      .filter((step) => step.status === "pending" && direct.has(step.id))
-      .map((step) => {
-        const needsLeft = Math.max(0, step.needsLeft - 1);
-        return { id: step.id, needsLeft, event: needsLeft === 0 ? "unblock" : null };
-      });
-  }
-  const barred = new Set([id]);
-  // Each round bars those that need one of the last round's; a graph has no circle, and one that had would end all the same.
-  for (let before = 0; before < barred.size; ) {
-    before = barred.size;
-    for (const need of needs) if (barred.has(need.needsStepId)) barred.add(need.stepId);
-  }
-  barred.delete(id);
-  return steps
-    .filter((step) => step.status === "pending" && barred.has(step.id))
-    .map((step) => ({ id: step.id, needsLeft: step.needsLeft, event: "skip" }));
+/** @param condition null of a step without a definition: nobody is asked. @param needs all of them, ended */
+export function followed(condition: Condition | null, needs: readonly NeedState[]): Followed {
+  const ready = readiness(needs, condition ?? "none");
+  ensure(ready.does !== "wait", "it is followed when all that it needs has ended");
+  if (ready.does === "skip") return { event: "skip", reason: ready.reason };
+  return { event: condition === null ? "unblock" : "ask" };
 }

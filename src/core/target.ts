@@ -91,9 +91,27 @@ export const agentTarget = z.strictObject({
   ...surroundings,
 });
 
-/** What to run. Workflows join this union with their issue. */
-export const target = z.discriminatedUnion("kind", [commandTarget, agentTarget]);
+/** A workflow as one run or loop has it: the text of its definition is kept once in the store, by its digest. */
+export const workflowTarget = z.strictObject({
+  kind: z.literal("workflow"),
+  name: z.string().min(1).max(100),
+  /** What it was read from: paths in it go from there. */
+  file: text("the workflow's file").min(1),
+  definition: promptRef,
+  /** Each of its inputs, with the defaults of those that were not given. */
+  inputs: z.record(z.string(), z.unknown()).default({}),
+  /** For steps that say nothing of it; absent: as is usual for what they do. */
+  worktree: z.enum(worktreeModes).optional(),
+  /** Where it works; what the processes of all its steps are given besides. */
+  ...surroundings,
+});
+
+/** What to run. */
+export const target = z.discriminatedUnion("kind", [commandTarget, agentTarget, workflowTarget]);
 
 export type CommandTarget = z.infer<typeof commandTarget>;
 export type AgentTarget = z.infer<typeof agentTarget>;
+export type WorkflowTarget = z.infer<typeof workflowTarget>;
 export type Target = z.infer<typeof target>;
+/** What a process is started for. */
+export type ProcessTarget = CommandTarget | AgentTarget;

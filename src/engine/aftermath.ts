@@ -3,7 +3,9 @@ import type { AgentOutcome, AgentVerdict } from "../core/agent.ts";
 import { AppError } from "../core/errors.ts";
 import type { Escape } from "../core/escape.ts";
 import type { Limits } from "../core/limits.ts";
+import { type JsonSchema, misfits } from "../core/json-schema.ts";
 import type { EndReport, Measure } from "../core/ports.ts";
+import type { Assignment } from "../core/records.ts";
 import type { Outcome } from "../core/run.ts";
 import { classify, classifyAgent, type Ending, type Evidence, isOurs, nothing } from "./classify.ts";
 import type { AgentLife, Life } from "./life.ts";
@@ -22,6 +24,9 @@ export interface Output {
   readonly fault: string | null;
 }
 
+/** The ends of both outputs, scrubbed; null where they could not be read, or nothing has begun. */
+export type Tails = { readonly stdout: string; readonly stderr: string } | null;
+
 /** All that is known of an attempt that is over. What belongs to a process is null when there was none. */
 export interface Found {
   readonly judgement: Ended;
@@ -33,7 +38,7 @@ export interface Found {
   /** null for a command. */
   readonly said: Said | null;
   readonly output: Output;
-  readonly tail: string | null;
+  readonly tails: Tails;
   /** The first expectation that does not hold; null also when none had to. */
   readonly unmet: string | null;
   readonly escaped: Escape | null;
@@ -46,7 +51,7 @@ export interface Aftermath {
   /** What an agent's events and status add up to. */
   verdictOf(life: Life, agent: AgentLife, judgement: Ended, ending: Ending | null): Promise<Said>;
   /** Its output, the end of what it printed, and, when it ended well by itself, the first expectation that does not hold. */
-  handedOver(life: Life, judgement: Ended, said: Said | null): Promise<[Output, string | null, string | null]>;
+  handedOver(life: Life, judgement: Ended, said: Said | null): Promise<[Output, Tails, string | null]>;
   /** What changed in the checkout that its worktree was made from; null: nothing, or nobody looked. */
   escapedOf(life: Life): Promise<Escape | null>;
   /** The outcome that all of it makes. Pure. */
@@ -66,7 +71,8 @@ export function createAftermath({ ports, limits, weather }: AftermathOptions): A
 
   function outcomeOf(life: Life, found: Found): Outcome {
     const { judgement, ending, report, written, said, output, unmet } = found;
-    const { target } = life.assignment.run;
+    const { run, spec } = life.assignment;
+    const { target } = run;
     const isOwnProgram = target.kind === "agent" && target.command !== null;
     const evidence = {
       judgement,
@@ -78,14 +84,15 @@ export function createAftermath({ ports, limits, weather }: AftermathOptions): A
       program: target.kind === "agent" ? (target.command?.[0] ?? target.provider) : target.argv[0],
       cwd: life.tree?.path ?? target.cwd,
     };
-    const verdict = said === null ? classify(evidence) : classifyAgent(evidence, said, said.closed);
+    const verdict = blocked(spec, said === null ? classify(evidence) : classifyAgent(evidence, said, said.closed));
     const times = judgement.kind === "ended" ? judgement : null;
     const began = judgement.kind !== "never_started";
     return {
       ...nothing,
       ...verdict,
       output: verdict.kind === "succeeded" ? output.json : null,
-      tail: found.tail,
+      tail: joined(found.tails),
+      ...(spec == null || found.tails === null ? {} : { tails: found.tails }),
       stdoutBytes: written?.stdoutBytes ?? 0,
       stderrBytes: written?.stderrBytes ?? 0,
       // Those that we had to end along with the command itself are no leftovers.
@@ -145,7 +152,7 @@ export function createAftermath({ ports, limits, weather }: AftermathOptions): A
       said === null ? judgement.kind === "ended" && judgement.exit === 0 && judgement.fault === undefined : said.ok;
     return Promise.all([
       began ? outputOf(life, said) : { json: null, fault: null },
-      began ? tailOf(life) : null,
+      began ? tailsOf(life) : null,
       byItself ? unmetOf(life, said) : null,
     ]);
   }
@@ -153,7 +160,10 @@ export function createAftermath({ ports, limits, weather }: AftermathOptions): A
   async function outputOf(life: Life, said: AgentVerdict | null): Promise<Output> {
     try {
       const json = await files.output(life.folder);
-      return { json: json ?? resultOf(said), fault: null };
+      const schema = life.assignment.spec?.output;
+      return schema === undefined
+        ? { json: json ?? resultOf(said), fault: null }
+        : fitted(schema, json ?? structuredOf(said?.text ?? null));
     } catch (error) {
       // Also where it damaged what its output is read with.
       if (error instanceof AppError && error.kind === "invalid") return { json: null, fault: error.message };
@@ -180,15 +190,13 @@ export function createAftermath({ ports, limits, weather }: AftermathOptions): A
     }
   }
 
-  /** The end of both outputs, errors last. */
-  async function tailOf(life: Life): Promise<string | null> {
+  async function tailsOf(life: Life): Promise<Tails> {
     try {
       const [out, err] = await Promise.all([
         files.tail(life.folder, "stdout", limits.tailBytes),
         files.tail(life.folder, "stderr", limits.tailBytes),
       ]);
-      const text = [out.text, err.text].filter((part) => part !== "").join(out.text.endsWith("\n") ? "" : "\n");
-      return text === "" ? null : text;
+      return { stdout: out.text, stderr: err.text };
     } catch (error) {
       weather.mishap(`tail ${life.id}`, error, 1);
       return null;
@@ -207,6 +215,46 @@ export function createAftermath({ ports, limits, weather }: AftermathOptions): A
   }
 
   return { sweep, verdictOf, handedOver, escapedOf, outcomeOf };
+}
+
+/** Both outputs as one text, errors last. */
+function joined(tails: Tails): string | null {
+  if (tails === null) return null;
+  const { stdout, stderr } = tails;
+  const text = [stdout, stderr].filter((part) => part !== "").join(stdout.endsWith("\n") ? "" : "\n");
+  return text === "" ? null : text;
+}
+
+/** A gate that ended with one of its statuses says that nothing behind it is to be done. */
+function blocked(spec: Assignment["spec"], verdict: ReturnType<typeof classify>): ReturnType<typeof classify> {
+  const { kind, class: failure, endedBy, exitStatus } = verdict;
+  const blocks = kind === "failed" && failure === "exit" && endedBy === "self" && exitStatus !== null;
+  if (!blocks || spec?.blockedExitCodes?.includes(exitStatus) !== true) return verdict;
+  return { ...verdict, kind: "blocked", class: null, message: `exited with status ${exitStatus}, which blocks` };
+}
+
+/** What an agent said at last, where that is JSON: by itself, or as the last block of code in its text. */
+function structuredOf(text: string | null): string | null {
+  if (text === null) return null;
+  const blocks = [...text.matchAll(/```(?:json)?\s*\n([\s\S]*?)```/g)].map(([, inside]) => inside ?? "");
+  for (const one of [text, ...blocks.toReversed()])
+    try {
+      return JSON.stringify(JSON.parse(one));
+    } catch {
+      // the next one may be
+    }
+  return null;
+}
+
+/** An output that its step's schema takes, or why it does not. */
+function fitted(schema: JsonSchema, json: string | null): Output {
+  const [misfit] = misfits(schema, json === null ? null : (JSON.parse(json) as unknown));
+  if (misfit === undefined) return { json, fault: null };
+  const what = json === null ? "nothing was written to DROVER_OUTPUT" : misfit.message;
+  return {
+    json: null,
+    fault: `the output does not fit the step's schema: ${misfit.at === "" ? "" : `${misfit.at}: `}${what}`,
+  };
 }
 
 /** What is known of an agent whose events could not be read. */

@@ -13,6 +13,7 @@ import { createScheduler, createTimers } from "./scheduler.ts";
 import { createWake } from "./wake.ts";
 import { createWatch } from "./watch.ts";
 import { createWeather, Halted } from "./weather.ts";
+import { createWorkflows } from "./workflows.ts";
 import { createTidier } from "./worktrees.ts";
 
 const goingDown = { by: "stop", inherited: false, message: "stopped on the way down" } as const;
@@ -116,8 +117,9 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     onSettling() {
       if (inOrder) wake.poke("admit");
     },
-    onSettled({ run: was }, step, run) {
+    onSettled({ run: was, spec }, step, run) {
       if (!inOrder) wake.poke("admit");
+      if (spec != null) wake.poke("judge");
       if (step === "waiting") wake.poke("timers");
       if (worktreeOf(was.target) !== "off") wake.poke("worktrees");
       if (run !== null && !isFinal(run)) return;
@@ -138,7 +140,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     limits,
     wakeAt: (instant) => wake.at("plan", instant),
     again: () => wake.poke("plan"),
-    onRuns: () => wake.poke("timers", "admit", "cancels", "hooks"),
+    onRuns: () => wake.poke("timers", "judge", "admit", "cancels", "hooks"),
   });
   const timers = createTimers({
     clock,
@@ -146,7 +148,16 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     limits,
     wakeAt: (instant) => wake.at("timers", instant),
     again: () => wake.poke("timers"),
-    onReady: () => wake.poke("admit", "idle"),
+    onReady: () => wake.poke("judge", "admit", "idle"),
+  });
+  const workflows = createWorkflows({
+    store,
+    limits,
+    log,
+    hostId,
+    again: () => wake.poke("judge"),
+    onReady: () => wake.poke("admit"),
+    onEnded: () => wake.poke("plan", "timers", "hooks", "worktrees", "idle"),
   });
   const admission = createAdmission({
     store,
@@ -238,6 +249,7 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
     cancels,
     ...(options.untilIdle ? [] : [scheduler]),
     timers,
+    workflows,
     admission,
     hosts,
     hooks,
@@ -253,15 +265,15 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
       case "plan":
         return wake.poke("plan");
       case "run":
-        return wake.poke("admit", "idle");
+        return wake.poke("judge", "admit", "idle");
       case "admit":
-        return wake.poke("timers", "admit", "idle");
+        return wake.poke("timers", "judge", "admit", "idle");
       case "end":
         return wake.poke("cancels", "hooks", "idle");
       case "hooks":
         return wake.poke("hooks");
       case "all":
-        wake.poke("cancels", "plan", "timers", "admit", "hooks", "idle");
+        wake.poke("cancels", "plan", "timers", "judge", "admit", "hooks", "idle");
         // Alone, nobody but us hands out our attempts or takes them.
         if (options.sweepMs !== null) wake.poke("hosts");
     }
@@ -316,7 +328,8 @@ export async function startEngine(ports: EnginePorts, options: EngineOptions): P
 
   async function stop({ drainMs, stopRuns, backBy = null }: StopRequest): Promise<void> {
     log("info", "engine_stopping", { drainMs, stopRuns, attempts: runner.lives().length });
-    for (const name of ["plan", "admit", "hosts", "hooks", "worktrees", "janitor", "sweep", "idle"]) wake.drop(name);
+    for (const name of ["plan", "judge", "admit", "hosts", "hooks", "worktrees", "janitor", "sweep", "idle"])
+      wake.drop(name);
     // What has not been handed to the spawner goes back to the queue.
     for (const life of runner.lives()) if (life.phase === "reserved") runner.end(life.id, goingDown);
     const reported = weather.attempt("hosts.report", () =>

@@ -86,11 +86,29 @@ export function createLaunches({ ports, weather, hostId, socket, onFull }: Launc
     return { ...nothing, kind: reason === "workspace" ? "failed" : "never_started", class: reason, message };
   }
 
+  /** Steps of one run that make its tree: one after another, the others find it made. */
+  const making = new Map<string, Promise<unknown>>();
+
   async function workplace(life: Life): Promise<string | null> {
-    const { run } = life.assignment;
+    const { id } = life.assignment.run;
+    const mine = (making.get(id) ?? Promise.resolve()).then(
+      () => makeWorkplace(life),
+      () => makeWorkplace(life),
+    );
+    making.set(id, mine);
+    try {
+      return await mine;
+    } finally {
+      if (making.get(id) === mine) making.delete(id);
+    }
+  }
+
+  async function makeWorkplace(life: Life): Promise<string | null> {
+    const { run, spec } = life.assignment;
     const mode = worktreeOf(run.target) === "required" ? "required" : "auto";
     const name = run.loopName ?? run.kind;
-    const { cwd } = run.target;
+    // The tree stands for where the workflow works, wherever in it the step does.
+    const cwd = spec?.base ?? run.target.cwd;
     const path = worktrees.place({ runId: run.id, name, cwd });
     let record = await weather.persist("worktrees.begin", () =>
       store.worktrees.begin({ runId: run.id, hostId, cwd, path }),
@@ -112,7 +130,16 @@ export function createLaunches({ ports, weather, hostId, socket, onFull }: Launc
       record = now;
     }
     life.tree = record;
-    return worktrees.enter(record);
+    return `${await worktrees.enter(record)}${beneath(cwd, run.target.cwd)}`;
+  }
+
+  /** The way from a folder to one in it. AppError `workspace`: it is not in it. */
+  function beneath(base: string, folder: string): string {
+    if (folder === base) return "";
+    if (folder.startsWith(`${base.replace(/\/$/, "")}/`)) return `/${folder.slice(base.replace(/\/$/, "").length + 1)}`;
+    throw new AppError("conflict", "workspace", `${folder} lies outside ${base}, of which its run has a worktree`, {
+      hint: "Give the step worktree: off, or a cwd within the folder that the workflow runs in.",
+    });
   }
 
   /** An agent with a tree of its own has no business in the checkout that it was made from. Nothing fails because that cannot be watched. */

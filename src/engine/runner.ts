@@ -451,9 +451,9 @@ export function createRunner(options: RunnerOptions): Runner {
     const report = ended ?? (began ? await aftermath.sweep(life) : null);
     const written = began ? spawner.measure(life.folder) : null;
     const said = began && life.agent !== null ? await aftermath.verdictOf(life, life.agent, judgement, ending) : null;
-    const [output, tail, unmet] = await aftermath.handedOver(life, judgement, said);
+    const [output, tails, unmet] = await aftermath.handedOver(life, judgement, said);
     const escaped = began ? await aftermath.escapedOf(life) : null;
-    const found: Found = { judgement, ending, report, written, said, output, tail, unmet, escaped };
+    const found: Found = { judgement, ending, report, written, said, output, tails, unmet, escaped };
     life.outcome = aftermath.outcomeOf(life, found);
     if (life.outcome.class === "storage") options.onFull();
     return settle(life);

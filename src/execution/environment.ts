@@ -3,7 +3,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { AppError } from "../core/errors.ts";
 import { holdsSecret, shellNames } from "../core/variable-names.ts";
-import type { Target } from "../core/target.ts";
+import type { ProcessTarget } from "../core/target.ts";
 
 /** The largest argument or `NAME=value` that Linux passes on (MAX_ARG_STRLEN is 128 KiB with the final NUL). */
 export const MAX_WORD_BYTES = 128 * 1024 - 1;
@@ -73,7 +73,7 @@ const completedLately = rememberedPaths(10_000, 1_000);
 export interface EnvironmentSources {
   /** The daemon's own environment. */
   readonly daemon: Readonly<Record<string, string | undefined>>;
-  readonly target: Pick<Target, "env" | "envPass">;
+  readonly target: Pick<ProcessTarget, "env" | "envPass">;
   readonly secrets: Readonly<Record<string, string>>;
   /** Set by drover; nothing overrides them. */
   readonly variables: Readonly<Record<string, string>>;

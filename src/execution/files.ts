@@ -3,7 +3,7 @@ import { open, readdir, rm, statfs } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { AppError } from "../core/errors.ts";
 import type { Files } from "../core/ports.ts";
-import type { Target } from "../core/target.ts";
+import type { ProcessTarget } from "../core/target.ts";
 import type { Prepared } from "./attempt-folder.ts";
 import { FILES, readPrepared, requireFolderName, statOf, streamFile } from "./attempt-folder.ts";
 import { composeEnvironment } from "./environment.ts";
@@ -42,10 +42,10 @@ export function openFiles(options: FilesOptions): Files {
   const pathOf = (folder: string) => join(runsFolder, requireFolderName(folder));
 
   /** Everything that is checked runs without the secrets: they are known at the start only. */
-  const environmentOf = (target: Target, prepared: Prepared | null) =>
+  const environmentOf = (target: ProcessTarget, prepared: Prepared | null) =>
     composeEnvironment({ daemon: environment, target, secrets: {}, variables: prepared?.variables ?? {} });
 
-  const unmetCommand = async (path: string, target: Target, command: string): Promise<string | null> => {
+  const unmetCommand = async (path: string, target: ProcessTarget, command: string): Promise<string | null> => {
     const scrub = scrubOf(path);
     const end = await runErrand(
       {
@@ -73,7 +73,7 @@ export function openFiles(options: FilesOptions): Files {
 
   const unmetInRepository = async (
     path: string,
-    target: Target,
+    target: ProcessTarget,
     wanted: "changes" | "commit",
   ): Promise<string | null> => {
     const before = readPrepared(path)?.repository ?? null;
@@ -147,7 +147,7 @@ export function openFiles(options: FilesOptions): Files {
     async unmet(folder, given, said) {
       const path = pathOf(folder);
       // Where it worked: a worktree, or the target's own folder.
-      const target: Target = { ...given, cwd: readPrepared(path)?.cwd ?? given.cwd };
+      const target: ProcessTarget = { ...given, cwd: readPrepared(path)?.cwd ?? given.cwd };
       for (const expectation of target.expect) {
         const colon = expectation.indexOf(":");
         const kind = colon < 0 ? expectation : expectation.slice(0, colon);

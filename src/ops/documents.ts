@@ -373,32 +373,47 @@ const attemptShape: Shape = object({
   proof: nullable(string),
 });
 
-function toStepDocument(step: StepRecord, attempts: readonly AttemptRecord[], around: RunSurroundings): StepDocument {
+function toStepDocument(
+  step: StepRecord,
+  attempts: readonly AttemptRecord[],
+  needs: readonly string[],
+  around: RunSurroundings,
+): StepDocument {
   return {
     key: step.key,
     type: step.kind,
     status: step.status,
     reason: step.reason,
-    needs: [],
+    needs,
     output: parsedOutput(step.output),
     wakeAt: isoOrNull(step.wakeAt),
     triesCounted: step.triesCounted,
     maxAttempts: step.maxAttempts,
-    attempts: attempts
-      .filter((attempt) => attempt.stepId === step.id)
-      .toSorted((a, b) => a.number - b.number)
-      .map((attempt) => toAttemptDocument(attempt, around)),
+    attempts: attempts.toSorted((a, b) => a.number - b.number).map((attempt) => toAttemptDocument(attempt, around)),
   };
 }
 
 export function toRunTreeDocument(tree: RunTree, around: RunSurroundings): RunTreeDocument {
+  const keyOf = new Map(tree.steps.map(({ id, key }) => [id, key]));
+  const byStep = new Map<string, AttemptRecord[]>();
+  for (const attempt of tree.attempts) byStep.set(attempt.stepId, [...(byStep.get(attempt.stepId) ?? []), attempt]);
+  const needs = new Map<string, string[]>();
+  for (const { stepId, needsStepId } of tree.needs ?? [])
+    needs.set(stepId, [...(needs.get(stepId) ?? []), needsStepId]);
   return {
     ...toRunDocument(tree.run, around.head),
     usage: summedUsage(tree.attempts.map(usageOf).filter((one) => one !== null)),
     worktree: tree.worktree == null ? null : toWorktreeDocument(tree.worktree),
     remedy: around.remedy,
     usualMs: around.usualMs,
-    steps: tree.steps.map((step) => toStepDocument(step, tree.attempts, around)),
+    steps: tree.steps.map((step) =>
+      toStepDocument(
+        step,
+        byStep.get(step.id) ?? [],
+        (needs.get(step.id) ?? []).map((id) => keyOf.get(id) ?? id),
+        around,
+      ),
+    ),
   };
 }
 
@@ -430,6 +445,12 @@ export function attemptOf(tree: RunTree, stepKey: string, number: number | null)
   const step = tree.steps.find((one) => one.key === stepKey);
   const attempts = tree.attempts.filter((one) => one.stepId === step?.id).toSorted((a, b) => b.number - a.number);
   return attempts.find((one) => number === null || one.number === number) ?? null;
+}
+
+/** The step that is meant where none is named: of a workflow the one that an attempt of was made last. */
+export function usualStep({ steps, attempts }: Pick<RunTree, "steps" | "attempts">): string {
+  const newest = steps.length > 1 ? attempts.toSorted((a, b) => (a.id < b.id ? 1 : -1))[0] : undefined;
+  return steps.find(({ id }) => id === newest?.stepId)?.key ?? steps[0]?.key ?? "main";
 }
 
 /** Whether anything of the run may still write output. */

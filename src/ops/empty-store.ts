@@ -46,7 +46,8 @@ export const emptyStore: Store = {
     hooksDue: async () => [],
     hooksDone: noChange,
   },
-  steps: { wake: noChange },
+  steps: { wake: noChange, toJudge: async () => [], ended: async () => [], judge: noChange },
+  definitions: { put: noChange },
   admission: {
     pass: noChange,
     explain: async () => null,

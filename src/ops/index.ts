@@ -226,7 +226,7 @@ export const operations: readonly Entry[] = [
   {
     name: "run",
     where: "act",
-    summary: "Run a command or an agent now, under the limits, and wait for its end",
+    summary: "Run a command, an agent or a workflow now, under the limits, and wait for its end",
     load: () => import("./runs/run-now.ts"),
   },
   { name: "runs", where: "read", summary: "List runs, newest first", load: () => import("./runs/list-runs.ts") },

@@ -151,7 +151,7 @@ export const admissionPass = operation(
       sql`select * from runs where id in (${jsonList(decision.grants.map((grant) => grant.runId))}) order by id ${forUpdate}`,
     );
     const steps = yield* all<Row>(
-      sql`select id, token, attempts_made from steps where id in (${jsonList(decision.grants.map((grant) => grant.stepId))}) and status = 'ready' order by id ${forUpdate}`,
+      sql`select id, token, attempts_made, account_id from steps where id in (${jsonList(decision.grants.map((grant) => grant.stepId))}) and status = 'ready' order by id ${forUpdate}`,
     );
     const runOf = new Map(runs.map((row) => [row["id"], toRun(row)]));
     const stepOf = new Map(steps.map((row) => [row["id"], row]));
@@ -174,7 +174,7 @@ export const admissionPass = operation(
         sql`update steps set status = 'running', reason = null, token = ${token}, attempts_made = ${number}, started_at = coalesce(started_at, ${view.now})
           where id = ${grant.stepId} and status = 'ready' and token = ${step["token"] as number}`,
         sql`insert into attempts (id, step_id, run_id, number, purpose, token, status, account_id, host_id, incarnation, lease_until, created_at)
-          values (${id}, ${grant.stepId}, ${grant.runId}, ${number}, 'try', ${token}, 'reserved', ${run.accountWish}, ${grant.hostId},
+          values (${id}, ${grant.stepId}, ${grant.runId}, ${number}, 'try', ${token}, 'reserved', ${step["account_id"] as string | null}, ${grant.hostId},
             ${view.incarnationOf.get(grant.hostId) ?? 0}, ${view.now + input.limits.leaseMs}, ${view.now})`,
         ...grant.resources.map(
           (key) => sql`insert into claims (attempt_id, resource_key, created_at) values (${id}, ${key}, ${view.now})`,

@@ -5,9 +5,8 @@ import { ensure } from "../core/errors.ts";
 import { type Escape, joinEscapes } from "../core/escape.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Guarded } from "../core/ports.ts";
-import type { Assignment, AttemptRecord } from "../core/records.ts";
-import { attemptTable, endAttempt, isFinal, next, runStatusOf, stepTable, traceless } from "../core/run.ts";
-import { follow, unblocks } from "../core/step-graph.ts";
+import type { Assignment, AttemptRecord, StepResult, StepSpec } from "../core/records.ts";
+import { attemptTable, endAttempt, next, stepTable, traceless } from "../core/run.ts";
 import { worktreeOf } from "../core/target-parts.ts";
 import type { AttemptEnd, AttemptEvent, EndedBy, FailureClass, Outcome, RunStatus, StepStatus } from "../core/run.ts";
 import { noUsage, ownUsage, type SessionUsage } from "../core/usage.ts";
@@ -26,7 +25,8 @@ import {
   type RunRow,
   type StepRow,
 } from "./rows.ts";
-import { deskAt, digestOf, endOf, endRun, type Desk, type DeskRead, type StepState } from "./runs.ts";
+import { followUp, standOf } from "./graph.ts";
+import { deskAt, digestOf, endOf, type Desk, type DeskRead, type StepState } from "./runs.ts";
 import { forShare, forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
 
 /** Attempts with their runs, in the order given. */
@@ -34,19 +34,30 @@ export function* assignmentsOf(attempts: readonly Row[]): Steps<Assignment[]> {
   if (attempts.length === 0) return [];
   const [runs, steps] = yield* many<[Row, Row]>(
     sql`select * from runs where id in (${jsonList(attempts.map((row) => row["run_id"] as string))})`,
-    sql`select id, key, session_ref from steps where id in (${jsonList(attempts.map((row) => row["step_id"] as string))})`,
+    sql`select id, key, session_ref, spec from steps where id in (${jsonList(attempts.map((row) => row["step_id"] as string))})`,
   );
   const runOf = new Map(runs.map((row) => [row["id"], toRun(row)]));
   const stepOf = new Map(steps.map((row) => [row["id"], row]));
-  const more = yield* surroundingsOf(attempts, [...runOf.values()]);
-  return attempts.flatMap((row) => {
+  const specOf = new Map(
+    steps.map((row) => [row["id"], row["spec"] === null ? null : (JSON.parse(row["spec"] as string) as StepSpec)]),
+  );
+  const runAs = (row: Row): Assignment["run"] | undefined => {
     const run = runOf.get(row["run_id"] as string);
+    return run === undefined ? undefined : asStepHasIt(run, specOf.get(row["step_id"] as string) ?? null);
+  };
+  const more = yield* surroundingsOf(
+    attempts,
+    attempts.flatMap((row) => runAs(row) ?? []),
+  );
+  return attempts.flatMap((row) => {
+    const run = runAs(row);
     const step = stepOf.get(row["step_id"] as string);
     if (run === undefined) return [];
     return [
       {
         attempt: toAttempt(row),
         run,
+        spec: specOf.get(row["step_id"] as string) ?? null,
         stepKey: (step?.["key"] as string | undefined) ?? "main",
         ...more(row, (step?.["session_ref"] as string | null | undefined) ?? null),
       },
@@ -54,12 +65,19 @@ export function* assignmentsOf(attempts: readonly Row[]): Steps<Assignment[]> {
   });
 }
 
+/** A run as one of its steps has it. */
+function asStepHasIt(run: RunRow, spec: StepSpec | null): Assignment["run"] {
+  const target = spec?.target ?? run.target;
+  ensure(target.kind !== "workflow", "a step of a workflow was decided on before it started");
+  return { ...run, target, policy: spec?.policy ?? run.policy };
+}
+
 type Surroundings = Pick<Assignment, "account" | "worktree" | "before">;
 
 /** What agents and runs in worktrees need besides; asks nothing where there are none. */
 function* surroundingsOf(
   attempts: readonly Row[],
-  runs: readonly RunRow[],
+  runs: readonly Assignment["run"][],
 ): Steps<(attempt: Row, sessionId: string | null) => Surroundings> {
   const agents = attempts.filter((row) => row["account_id"] !== null);
   const trees = runs.filter((run) => worktreeOf(run.target) !== "off");
@@ -399,49 +417,17 @@ function heldRows(also: DeskRead["also"]): [AttemptRecord, StepRow] {
   return [toAttempt(attempt), toStep(step)];
 }
 
-/** What follows in its run from the end of a step: others become ready, or will never start. Answers the statuses of all. */
-function* followUp(
-  { now, run, log, writes }: Desk,
-  steps: readonly StepState[],
-  ended: { readonly id: string; readonly status: StepStatus },
-): Steps<readonly { readonly status: StepStatus }[]> {
-  const among = steps.map((one) => (one.id === ended.id ? { ...one, status: ended.status } : one));
-  if (!isFinal(ended.status) || !among.some(({ status }) => status === "pending")) return among;
-  const needs = yield* all<Row>(
-    unblocks(ended.status)
-      ? sql`select step_id, needs_step_id from step_needs where needs_step_id = ${ended.id}`
-      : sql`select n.step_id as step_id, n.needs_step_id as needs_step_id from steps s join step_needs n on n.step_id = s.id
-            where s.run_id = ${run.id}`,
-  );
-  const followed = new Map(
-    follow(
-      ended,
-      among,
-      needs.map((row) => ({ stepId: row["step_id"] as string, needsStepId: row["needs_step_id"] as string })),
-    ).map((one) => [one.id, one] as const),
-  );
-  return among.map((one) => {
-    const found = followed.get(one.id);
-    if (found === undefined) return one;
-    const status = found.event === null ? one.status : next(stepTable, one.status, found.event);
-    ensure(status !== null, `a step that is ${one.status} cannot ${found.event}`);
-    if (found.event !== null) log.add(`step.${status}`, { step: one.id, key: one.key });
-    writes.push(
-      sql`update steps set needs_left = ${found.needsLeft}, status = ${status}, reason = ${found.event === "skip" ? "needs" : one.reason},
-            finished_at = ${found.event === "skip" ? now : null} where id = ${one.id} and status = 'pending'`,
-    );
-    return { ...one, status };
-  });
-}
-
-/** How the step ended that its run is told by, where that is not the one that ended last. */
-function* toldBy(steps: readonly StepState[], status: RunStatus): Steps<Row | undefined> {
-  const step = steps.find((one) => one.status === status);
-  if (step === undefined) return undefined;
-  return yield* one<Row>(
-    sql`select class, message, exit_status, ${step.reason} as reason from attempts
-        where run_id = ${step.runId} and step_id = ${step.id} order by number desc limit 1`,
-  );
+/** What others may read of the end of a step of a workflow. */
+function resultOf(step: StepRow, outcome: Outcome, { attempt }: AttemptEnd): string | null {
+  if (step.condition === null) return null;
+  const result: StepResult = {
+    exitCode: outcome.exitStatus,
+    stdoutTail: outcome.tails?.stdout ?? "",
+    stderrTail: outcome.tails?.stderr ?? "",
+    class: attempt.class,
+    message: outcome.message,
+  };
+  return JSON.stringify(result);
 }
 
 /** Ends one attempt on a desk, and what follows from it: its step, its run, and what `endRun` moves. */
@@ -478,7 +464,7 @@ function* endOn(
       hasSession: sessionRef !== null,
     },
     outcome,
-    run.policy,
+    step.spec?.policy ?? run.policy,
     limits,
     now,
   );
@@ -520,43 +506,30 @@ function* endOn(
   const output = end.step.event === "succeed" ? outcome.output : null;
   writes.push(
     sql`update steps set status = ${stepStatus}, reason = ${reason}, wake_at = ${wakeAt}, tries_counted = ${end.step.triesCounted},
-          idle_ends = ${end.step.idleEnds}, lost_ends = ${end.step.lostEnds ?? 0}, session_ref = ${sessionRef}, output = ${output}, finished_at = ${settles ? endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now) : null}
+          idle_ends = ${end.step.idleEnds}, lost_ends = ${end.step.lostEnds ?? 0}, session_ref = ${sessionRef}, output = ${output}, result = ${resultOf(step, outcome, end)}, finished_at = ${settles ? endOf(outcome.endedAt, attempt.startedAt ?? outcome.startedAt, now) : null}
         where id = ${step.id} and token = ${token} and finished_at is null`,
   );
-  const after = yield* followUp(desk, steps, { id: step.id, status: stepStatus });
-  const runStatus = runStatusOf(after);
-  if (settles && isFinal(runStatus)) {
-    // Others may have failed before the last one ended.
-    const told = runStatus === stepStatus ? undefined : yield* toldBy(steps, runStatus);
-    endRun(desk, {
-      status: runStatus,
-      reason: runStatus === "succeeded" ? null : told === undefined ? reason : (told["reason"] as string | null),
-      class:
-        runStatus === "succeeded"
-          ? null
-          : told !== undefined
-            ? (told["class"] as FailureClass | null)
-            : reason === "crash_loop"
-              ? "crash_loop"
-              : end.attempt.class,
-      message:
-        told !== undefined
-          ? (told["message"] as string | null)
-          : reason === "crash_loop"
-            ? rowOf(end.step, outcome)
-            : outcome.programAway === true && awaySince !== undefined
-              ? `it could not be started for ${describeDuration(now - awaySince)}: ${outcome.message ?? "its program is not there"}`
-              : outcome.message,
-      exitStatus: told === undefined ? outcome.exitStatus : (told["exit_status"] as number | null),
-      output: steps.length === 1 ? output : null,
-      endedAt: outcome.endedAt,
-    });
-  } else
-    writes.push(
-      ...log.events(),
-      sql`update runs set status = ${runStatus}, reason = ${runStatus === "waiting" ? reason : null}, wake_at = ${runStatus === "waiting" ? wakeAt : null},
-            revision = revision + 1, event_number = ${log.number()} where id = ${run.id} and finished_at is null`,
-    );
+  const among = steps.map((one) => (one.id === step.id ? { ...one, status: stepStatus, reason, wakeAt } : one));
+  const after = settles ? yield* followUp(desk, among, [step.id]) : among;
+  const isCrashLoop = reason === "crash_loop";
+  const runStatus = yield* standOf(
+    desk,
+    after,
+    [
+      {
+        id: step.id,
+        reason: end.step.event === "succeed" ? null : reason,
+        class: end.step.event === "succeed" ? null : isCrashLoop ? "crash_loop" : end.attempt.class,
+        message: isCrashLoop
+          ? rowOf(end.step, outcome)
+          : outcome.programAway === true && awaySince !== undefined
+            ? `it could not be started for ${describeDuration(now - awaySince)}: ${outcome.message ?? "its program is not there"}`
+            : outcome.message,
+        exitStatus: outcome.exitStatus,
+      },
+    ],
+    { output: steps.length === 1 && step.condition === null ? output : null, endedAt: outcome.endedAt },
+  );
   return { answer: "done", step: stepStatus, run: runStatus };
 }
 

@@ -550,12 +550,14 @@ export const pauseLoop = operation(
     log.add("loop.paused", input.reason === null ? {} : { reason: input.reason });
     // What was due but has not started waits with the loop; what has started goes on.
     const held = yield* all<Row>(
-      sql`select r.id as id, r.event_number as event_number, s.id as step_id from runs r join steps s on s.run_id = r.id
-          where r.loop_id = ${loop.id} and r.finished_at is null and r.waits_turn = 0 and r.origin_kind = 'slot' and s.status = 'ready' and s.attempts_made = 0 order by r.id ${forUpdate}`,
+      sql`select r.id as id from runs r
+          where r.loop_id = ${loop.id} and r.finished_at is null and r.waits_turn = 0 and r.origin_kind = 'slot' and r.started_at is null
+            and exists (select 1 from steps s where s.run_id = r.id and ((s.status = 'ready' and s.attempts_made = 0) or (s.status = 'pending' and s.reason = 'judge')))
+          order by r.id ${forUpdate}`,
     );
     yield* runAll(
       ...held.flatMap((row) => [
-        sql`update steps set status = 'pending', reason = 'paused' where id = ${row["step_id"] as string} and status = 'ready'`,
+        sql`update steps set status = 'pending', reason = 'paused' where run_id = ${row["id"] as string} and needs_left = 0 and status in ('ready', 'pending')`,
         sql`update runs set waits_turn = 1, reason = 'paused', status = 'queued' where id = ${row["id"] as string} and finished_at is null`,
       ]),
       sql`update loops set status = 'paused', wake_at = null, paused_reason = ${input.reason}, paused_at = ${now}, updated_at = ${now} where id = ${loop.id}`,
@@ -573,9 +575,10 @@ function* letInAfter(loop: LoopRow, now: number, limits: Limits): Steps<Sql[]> {
   const allow = loop.policy.overlap === "allow";
   if (released !== undefined && !allow) return [];
   const turns = yield* all<Row>(
-    sql`select r.id as run_id, s.id as step_id, r.event_number as event_number, r.chained as chained, r.priority as priority, r.not_before as not_before
+    sql`select r.id as run_id, r.event_number as event_number, r.chained as chained, r.priority as priority, r.not_before as not_before
         from runs r join steps s on s.run_id = r.id
-        where r.loop_id = ${loop.id} and r.finished_at is null and r.waits_turn = 1 and s.status = 'pending' order by r.slot_at, r.id limit ${allow ? 1_000 : 1}`,
+        where r.loop_id = ${loop.id} and r.finished_at is null and r.waits_turn = 1 and s.status = 'pending' and s.needs_left = 0
+          and s.position = (select min(f.position) from steps f where f.run_id = r.id and f.needs_left = 0) order by r.slot_at, r.id limit ${allow ? 1_000 : 1}`,
   );
   let chain = released !== undefined && released["chained"] !== 0;
   return turns.map(toTurn).flatMap((turn) => {
@@ -835,7 +838,7 @@ export const runLoopNow = operation("loops.runNow", function* (input: RunNow, ct
     log.add("loop.run_now", { source: "retry_slot", by: input.by, run: retry["run_id"] });
     yield* finish(
       sql`update steps set status = 'ready', reason = null, wake_at = null where id = ${retry["step_id"] as string} and status = 'waiting'`,
-      sql`update runs set status = 'queued', reason = null, wake_at = null where id = ${retry["run_id"] as string} and finished_at is null`,
+      sql`update runs set status = 'queued', reason = null, wake_at = null where id = ${retry["run_id"] as string} and status = 'waiting'`,
       ...runLog.writes(),
       ...log.writes(),
     );

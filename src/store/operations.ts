@@ -69,6 +69,8 @@ import { findStuck, newestInstant, releaseStuck } from "./stuck.ts";
 import { collectPrompts, getPrompt, putPrompt } from "./prompts.ts";
 import { endLive, standDown } from "./restores.ts";
 import { offer, resolve } from "./things.ts";
+import { putDefinition } from "./definitions.ts";
+import { endedSteps, judgeSteps, stepsToJudge } from "./judging.ts";
 import {
   beginWorktree,
   getWorktree,
@@ -111,7 +113,8 @@ export const operations = {
     hooksDue,
     hooksDone,
   },
-  steps: { wake: wakeSteps },
+  steps: { wake: wakeSteps, toJudge: stepsToJudge, ended: endedSteps, judge: judgeSteps },
+  definitions: { put: putDefinition },
   admission: { pass: admissionPass, explain: explainAdmission, setLimit, removeLimit, usage },
   attempts: {
     ofHost,

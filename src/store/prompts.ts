@@ -2,25 +2,29 @@
 import type { Limits } from "../core/limits.ts";
 import { finish, instant, many, one, operation, read, readInstant, runAll, type Steps } from "./operation.ts";
 import type { Row } from "./rows.ts";
-import { jsonList, skipLocked, sql, storeNow } from "./sql.ts";
+import { jsonList, skipLocked, sql, storeNow, type Sql } from "./sql.ts";
 
 /** A prompt is put before what refers to it: by then that is there. */
 const UNUSED_MS = 86_400_000;
 /** Looked at in one transaction: each may be many megabytes that the writer has to give back. */
 const AT_ONCE = 50;
 
+/** Statements that keep a prompt. */
+export const promptWrites = (
+  { digest, content, bytes }: { readonly digest: string; readonly content: string; readonly bytes: number },
+  now: number,
+): Sql[] => [
+  // First, because the lock of this row is what keeps a prompt from being collected meanwhile.
+  sql`insert into prompt_looks (digest, look_at, created_at) values (${digest}, ${now + UNUSED_MS}, ${now})
+      on conflict (digest) do update set look_at = excluded.look_at where prompt_looks.look_at < excluded.look_at`,
+  sql`insert into prompts (digest, content, bytes, created_at) values (${digest}, ${content}, ${bytes}, ${now})
+      on conflict (digest) do nothing`,
+];
+
 export const putPrompt = operation(
   "prompts.put",
   function* (input: { digest: string; content: string; bytes: number }): Steps<void> {
-    const now = yield* instant();
-    const lookAt = now + UNUSED_MS;
-    yield* runAll(
-      // First, because the lock of this row is what keeps a prompt from being collected meanwhile.
-      sql`insert into prompt_looks (digest, look_at, created_at) values (${input.digest}, ${lookAt}, ${now})
-          on conflict (digest) do update set look_at = excluded.look_at where prompt_looks.look_at < excluded.look_at`,
-      sql`insert into prompts (digest, content, bytes, created_at) values (${input.digest}, ${input.content}, ${input.bytes}, ${now})
-          on conflict (digest) do nothing`,
-    );
+    yield* runAll(...promptWrites(input, yield* instant()));
   },
   { wakes: false },
 );
@@ -54,7 +58,8 @@ export const collectPrompts = operation(
         ({ digest }) =>
           sql`select ${digest as string} as digest,
                 case when exists (select 1 from loops where prompt_digest = ${digest as string})
-                       or exists (select 1 from runs where prompt_digest = ${digest as string} and finished_at is null) then 1 else 0 end as live,
+                       or exists (select 1 from runs where prompt_digest = ${digest as string} and finished_at is null)
+                       or exists (select 1 from steps where prompt_digest = ${digest as string} and finished_at is null) then 1 else 0 end as live,
                 (select max(finished_at) from runs where prompt_digest = ${digest as string}) as ended_at`,
       ),
     );
@@ -69,6 +74,8 @@ export const collectPrompts = operation(
     yield* finish(
       sql`delete from prompts where digest in (${jsonList(free)})`,
       sql`delete from prompt_looks where digest in (${jsonList(free)})`,
+      sql`delete from definition_steps where digest in (${jsonList(free)})`,
+      sql`delete from definition_needs where digest in (${jsonList(free)})`,
       ...looks
         .filter(({ neededUntil }) => neededUntil > now)
         .map(

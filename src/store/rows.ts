@@ -76,8 +76,13 @@ export const toLoop = mapper<LoopRow>(["schedule", "target", "policy"], []);
 export const toRun = mapper<RunRow>(["target", "policy", "error"], ["chained", "waits_turn", "cancel_superseded"]);
 /** Of a run what a write under an attempt's token looks at: its documents are not read for that. */
 export const toHeldRun = mapper<Pick<RunRow, "id" | "eventNumber" | "cancelRequestedAt">>([], []);
-export const toStep = mapper<StepRow>([], []);
-export const toStepState = mapper<Pick<StepRow, "id" | "runId" | "key" | "status" | "reason" | "needsLeft">>([], []);
+export const toStep = mapper<StepRow>(["spec", "result"], ["continue_on_failure"]);
+export const toStepState = mapper<
+  Pick<
+    StepRow,
+    "id" | "runId" | "key" | "status" | "reason" | "wakeAt" | "needsLeft" | "condition" | "continueOnFailure"
+  >
+>([], ["continue_on_failure"]);
 export const toAttempt = mapper<AttemptRow>([], ["counted", "adopted"]);
 export const toHost = mapper<HostRow>([], []);
 export const toAccount = mapper<AccountRow>(["env", "secrets"], ["enabled"]);

@@ -26,7 +26,8 @@ import {
   type RunRow,
   type StepRow,
 } from "./rows.ts";
-import { forUpdate, join, sql, type Sql } from "./sql.ts";
+import { forUpdate, join, jsonList, sql, type Sql } from "./sql.ts";
+import { requireDefinition } from "./definitions.ts";
 
 export const digestOf = (value: unknown): string => createHash("sha256").update(JSON.stringify(value)).digest("hex");
 
@@ -53,28 +54,60 @@ export interface NewRun extends Omit<RunDraft, "parentRunId" | "limits"> {
  * The caps under which a run queues: its host's cap for its kind; for an agent its provider's and its account's, and the
  * folder that it writes in when that is nobody's but everybody's.
  */
-function capSetOf(target: Target, hostPin: string | null): { key: string; resources: string[] } {
+export function capSetOf(
+  target: Target,
+  hostPin: string | null,
+  lock?: string,
+): { key: string; resources: readonly string[] } {
   const word = target.kind === "agent" ? "agent" : "command";
-  const host = hostPin === null ? [] : [`host:${hostPin}:${word}`];
-  if (target.kind !== "agent") return { key: hostPin === null ? word : `${word}@${hostPin}`, resources: host };
+  const host = [
+    ...(hostPin === null ? [] : [`host:${hostPin}:${word}`]),
+    ...(lock === undefined ? [] : [`lock:${lock}`]),
+  ];
+  if (target.kind !== "agent")
+    return {
+      key: lock !== undefined ? JSON.stringify(host) : hostPin === null ? word : `${word}@${hostPin}`,
+      resources: host,
+    };
   const shared = target.worktree === "off" && target.permission !== "read-only" ? [`folder:${target.cwd}`] : [];
   const resources = [...host, `provider:${target.provider}`, `account:${accountOf(target)}`, ...shared];
   return { key: JSON.stringify(resources), resources };
 }
 
-/** Statements that make a run with its one step, its cap set and its first event. */
+/** A cap set, made when it is not there. */
+export const capSetWrite = (caps: ReturnType<typeof capSetOf>, hostPin: string | null, now: number): Sql =>
+  sql`insert into cap_sets (key, resources, host_pin, created_at)
+        values (${caps.key}, ${JSON.stringify(caps.resources)}, ${hostPin}, ${now}) on conflict (key) do nothing`;
+
+/** Statements that make a run with its step, or with all those of its definition, its cap set and its first event. */
 export function newRun(
   draft: NewRun,
   ctx: { id(kind: IdKind): string },
   now: number,
   limits: Limits,
-): { runId: string; stepId: string; writes: Sql[] } {
+): { runId: string; writes: Sql[] } {
   const runId = ctx.id("run");
-  const stepId = ctx.id("step");
   const { kind, target, policy, loop, parent, hostPin, notBefore } = draft;
   const caps = capSetOf(target, hostPin);
   const account = target.kind === "agent" ? accountOf(target) : null;
+  const turn = turnAt(now, policy.priority, limits);
   const waits = !draft.waitsTurn && notBefore !== null && notBefore > now;
+  /** The rows of a definition as steps of the run: those that need nothing wait for what the run waits for, then are asked. */
+  const definedSteps = (of: string, digest: string): Sql[] => {
+    const id = sql`cast(${of.replace(/^run_/, "step_")} as text) || '.'`;
+    const root = waits ? "waiting" : "pending";
+    return [
+      sql`insert into steps (id, run_id, key, definition_step, kind, status, reason, wake_at, needs_left, cap_key, turn_at, not_before,
+            max_attempts, condition, continue_on_failure, position, created_at)
+          select ${id} || d.position, ${of}, d.key, d.key, d.kind, case when d.needs_left = 0 then ${root} else 'pending' end,
+            case when d.needs_left = 0 then ${reason ?? "judge"} end, case when d.needs_left = 0 then cast(${waits ? notBefore : null} as bigint) end,
+            d.needs_left, ${caps.key}, cast(${turn} as bigint), cast(${notBefore} as bigint), cast(${policy.attempts} as bigint), d.condition,
+            d.continue_on_failure, d.position, cast(${now} as bigint)
+          from definition_steps d where d.digest = ${digest}`,
+      sql`insert into step_needs (step_id, needs_step_id, created_at)
+          select ${id} || n.position, ${id} || n.needs_position, cast(${now} as bigint) from definition_needs n where n.digest = ${digest}`,
+    ];
+  };
   const stepStatus = draft.waitsTurn ? "pending" : waits ? "waiting" : "ready";
   const reason = draft.waitsTurn ? "turn" : waits ? "timer" : null;
   const log = journal("run", runId, 0, now);
@@ -92,17 +125,20 @@ export function newRun(
           ${JSON.stringify(target)}, ${JSON.stringify(policy)}, ${digestOf([target, policy])}, ${waits ? "waiting" : "queued"}, ${reason},
           ${waits ? notBefore : null}, ${policy.priority}, ${now}, ${notBefore}, ${draft.chained ? 1 : 0}, ${draft.waitsTurn ? 1 : 0},
           ${suffixKey(runId)}, ${hostPin}, ${account}, ${promptOf(target)}, ${now})`,
-    sql`insert into steps (id, run_id, key, kind, status, reason, wake_at, cap_key, turn_at, not_before, max_attempts, account_id, created_at)
-        values (${stepId}, ${runId}, 'main', ${kind}, ${stepStatus}, ${reason}, ${waits ? notBefore : null}, ${caps.key},
-          ${turnAt(now, policy.priority, limits)}, ${notBefore}, ${policy.attempts}, ${account}, ${now})`,
-    sql`insert into cap_sets (key, resources, host_pin, created_at)
-        values (${caps.key}, ${JSON.stringify(caps.resources)}, ${hostPin}, ${now}) on conflict (key) do nothing`,
+    ...(target.kind === "workflow"
+      ? definedSteps(runId, target.definition.digest)
+      : [
+          sql`insert into steps (id, run_id, key, kind, status, reason, wake_at, cap_key, turn_at, not_before, max_attempts, account_id, created_at)
+            values (${ctx.id("step")}, ${runId}, 'main', ${kind}, ${stepStatus}, ${reason}, ${waits ? notBefore : null}, ${caps.key},
+              ${turn}, ${notBefore}, ${policy.attempts}, ${account}, ${now})`,
+        ]),
+    capSetWrite(caps, hostPin, now),
     ...[...new Set(policy.labels)].map(
       (name) => sql`insert into run_labels (label, queued_at, run_id) values (${name}, ${now}, ${runId})`,
     ),
     ...log.writes(),
   ];
-  return { runId, stepId, writes };
+  return { runId, writes };
 }
 
 /** The order of the queue: time of queueing, moved forward for each point of priority. */
@@ -113,7 +149,6 @@ export const turnAt = (queuedAt: number, priority: number, limits: Limits): numb
 
 export interface Turn {
   readonly runId: string;
-  readonly stepId: string;
   readonly eventNumber: number;
   readonly chained: boolean;
   readonly priority: number;
@@ -152,9 +187,9 @@ export const endOf = (endedAt: number | null, startedAt: number | null, now: num
 /** The runs that wait for their turn, and whether one that need not wait is still there besides `runId`. */
 export const turnQueries = (loopId: string | null, runId: string): [Sql, Sql] => [
   sql`select chained from runs where loop_id = ${loopId} and finished_at is null and waits_turn = 0 and id <> ${runId} order by chained desc limit 1`,
-  sql`select r.id as run_id, s.id as step_id, r.event_number as event_number, r.chained as chained, r.priority as priority, r.not_before as not_before
+  sql`select r.id as run_id, r.event_number as event_number, r.chained as chained, r.priority as priority, r.not_before as not_before
       from runs r join steps s on s.run_id = r.id
-      where r.loop_id = ${loopId} and r.finished_at is null and r.waits_turn = 1 and r.id <> ${runId} and s.status = 'pending'
+      where r.loop_id = ${loopId} and r.finished_at is null and r.waits_turn = 1 and r.id <> ${runId} and s.status = 'pending' and s.needs_left = 0
       order by r.slot_at, r.id limit 1`,
 ];
 
@@ -166,12 +201,15 @@ export function isBusy(released: Row | undefined, loop: Row | undefined): boolea
 
 export const toTurn = (row: Row): Turn => ({
   runId: row["run_id"] as string,
-  stepId: row["step_id"] as string,
   eventNumber: row["event_number"] as number,
   chained: row["chained"] !== 0,
   priority: row["priority"] as number,
   notBefore: row["not_before"] as number | null,
 });
+
+/** What a step that may go on becomes: one that nobody has decided on yet is asked first. */
+export const readyOrAsked = sql`case when condition is null or spec is not null then 'ready' else 'pending' end`;
+export const asked = sql`case when condition is null or spec is not null then null else 'judge' end`;
 
 /** Lets a run in whose turn it is. */
 export function letIn(turn: Turn, now: number, limits: Limits): Sql[] {
@@ -181,8 +219,12 @@ export function letIn(turn: Turn, now: number, limits: Limits): Sql[] {
   return [
     sql`update runs set waits_turn = 0, status = ${waits ? "waiting" : "queued"}, reason = ${waits ? "timer" : null}, wake_at = ${waits ? turn.notBefore : null},
           revision = revision + 1 where id = ${turn.runId} and finished_at is null`,
-    sql`update steps set status = ${waits ? "waiting" : "ready"}, reason = ${waits ? "timer" : null}, wake_at = ${waits ? turn.notBefore : null},
-          turn_at = ${turnAt(now, turn.priority, limits)} where id = ${turn.stepId} and status = 'pending'`,
+    // Of a workflow all steps that need nothing; those are asked first whether they start.
+    waits
+      ? sql`update steps set status = 'waiting', reason = 'timer', wake_at = ${turn.notBefore}, turn_at = ${turnAt(now, turn.priority, limits)}
+            where run_id = ${turn.runId} and needs_left = 0 and status = 'pending'`
+      : sql`update steps set status = ${readyOrAsked}, reason = ${asked}, wake_at = null, turn_at = ${turnAt(now, turn.priority, limits)}
+            where run_id = ${turn.runId} and needs_left = 0 and status = 'pending'`,
     ...log.writes(),
   ];
 }
@@ -246,7 +288,10 @@ export const nextWake = (nextAt: number | null, expiresAt: number | null): numbe
   nextAt === null ? expiresAt : expiresAt === null ? nextAt : Math.min(nextAt, expiresAt);
 
 /** What the end of a run needs to know of a step. */
-export type StepState = Pick<StepRow, "id" | "runId" | "key" | "status" | "reason" | "needsLeft">;
+export type StepState = Pick<
+  StepRow,
+  "id" | "runId" | "key" | "status" | "reason" | "wakeAt" | "needsLeft" | "condition" | "continueOnFailure"
+>;
 
 /** A desk, with the states of the run's steps and its live attempts. */
 export interface DeskRead {
@@ -276,7 +321,7 @@ export function* deskAt(
     ...ofLoop,
     sql`select * from runs where id = ${runId} ${forUpdate}`,
     sql`select id from attempts where run_id = ${runId} and finished_at is null order by id ${forUpdate}`,
-    sql`select id, run_id, key, status, reason, needs_left from steps where run_id = ${runId} order by key ${forUpdate}`,
+    sql`select id, run_id, key, status, reason, wake_at, needs_left, condition, continue_on_failure from steps where run_id = ${runId} order by key ${forUpdate}`,
     ...also,
     ...(loopId === null ? [] : turnQueries(loopId, runId)),
   );
@@ -315,6 +360,8 @@ export function cancelOn(
   why: { readonly by: string; readonly reason: string; readonly superseded: boolean },
 ): "requested" | "cancelled" | "already_ended" {
   const { now, run, log, writes } = desk;
+  const cancelSteps = (which: Sql): Sql =>
+    sql`update steps set status = 'cancelled', reason = ${why.reason}, wake_at = null, finished_at = ${now} where ${which} and finished_at is null`;
   if (isFinal(run.status)) return "already_ended";
   if (live.length > 0) {
     if (run.cancelRequestedAt !== null) return "requested";
@@ -322,15 +369,13 @@ export function cancelOn(
     writes.push(
       sql`update runs set cancel_requested_at = ${now}, cancel_by = ${why.by}, cancel_reason = ${why.reason},
             cancel_superseded = ${why.superseded ? 1 : 0}, revision = revision + 1 where id = ${run.id} and finished_at is null`,
+      // Nothing of it starts any more; what is at work is ended by its host.
+      ...(steps.length > 1 ? [cancelSteps(sql`run_id = ${run.id} and status <> 'running'`)] : []),
       ...log.writes(),
     );
     return "requested";
   }
-  for (const step of steps)
-    if (!isFinal(step.status))
-      writes.push(
-        sql`update steps set status = 'cancelled', reason = ${why.reason}, wake_at = null, finished_at = ${now} where id = ${step.id} and finished_at is null`,
-      );
+  writes.push(cancelSteps(sql`run_id = ${run.id}`));
   writes.push(
     sql`update runs set cancel_requested_at = coalesce(cancel_requested_at, ${now}), cancel_by = ${why.by}, cancel_reason = ${why.reason} where id = ${run.id}`,
   );
@@ -389,13 +434,18 @@ export function* runById(runId: string): Steps<RunRecord> {
 }
 
 /** Makes a run that belongs to no slot; the last of its operation. */
-function* makeRun(draft: NewRun, ctx: { id(kind: IdKind): string }, limits: Limits): Steps<RunRecord> {
+function* makeRun(
+  draft: NewRun,
+  ctx: { id(kind: IdKind): string },
+  limits: Limits,
+  more: (runId: string, now: number) => readonly Sql[] = () => [],
+): Steps<RunRecord> {
   const clock = yield* one<{ now: number }>(readInstant);
   ensure(clock, "the store has a clock");
   const made = newRun(draft, ctx, clock.now, limits);
   yield* all(made.writes[0] as Sql);
   const run = yield* runById(made.runId);
-  yield* finish(...made.writes.slice(1));
+  yield* finish(...made.writes.slice(1), ...more(made.runId, clock.now));
   return run;
 }
 
@@ -418,6 +468,7 @@ export const addRun = operation("runs.add", function* (input: RunDraft, ctx): St
     }
   }
   const parent = yield* parentOf(input.parentRunId, input.limits);
+  yield* requireDefinition(input.target);
   const run = yield* makeRun(
     { ...input, loop: null, slotAt: null, parent, retryOf: null, waitsTurn: false, chained: false, notBefore: null },
     ctx,
@@ -428,7 +479,17 @@ export const addRun = operation("runs.add", function* (input: RunDraft, ctx): St
 
 export const retryRun = operation(
   "runs.retry",
-  function* (input: { runId: string; by: string; parentRunId?: string | null; limits: Limits }, ctx): Steps<RunRecord> {
+  function* (
+    input: {
+      runId: string;
+      by: string;
+      from?: string | null;
+      fresh?: boolean;
+      parentRunId?: string | null;
+      limits: Limits;
+    },
+    ctx,
+  ): Steps<RunRecord> {
     // A run that retries another nests like one that starts one: else it could begin again at depth 0.
     const parent = yield* parentOf(input.parentRunId ?? null, input.limits);
     const row = yield* one<Row>(sql`select * from runs where id = ${input.runId}`);
@@ -441,12 +502,16 @@ export const retryRun = operation(
       throw new AppError("conflict", "run_live", `the run ${old.id} has not ended: it is ${old.status}`, {
         hint: `Cancel it first: drover cancel ${old.id}`,
       });
+    yield* requireDefinition(old.target);
     const digest = promptOf(old.target);
     const prompt = digest === null ? null : yield* one<Row>(sql`select bytes from prompts where digest = ${digest}`);
     if (prompt === undefined)
       throw new AppError("conflict", "prompt_gone", `the prompt of the run ${old.id} is not kept any more`, {
         hint: "Prompts are kept for limits.promptRetentionMs after the last run with them. Run it anew with its prompt.",
       });
+    const isFresh =
+      input.fresh === true || old.target.kind !== "workflow" || (old.status === "succeeded" && input.from == null);
+    const reused = isFresh ? [] : yield* reusableSteps(old.id, input.from ?? null);
     return yield* makeRun(
       {
         kind: old.kind,
@@ -466,9 +531,48 @@ export const retryRun = operation(
       },
       ctx,
       input.limits,
+      (runId, now) => reuseWrites(runId, old.id, reused, now),
     );
   },
 );
+
+/** Keys of the steps of an ended run that a retry need not do again. @param from a step that is done again, with all that need it */
+function* reusableSteps(runId: string, from: string | null): Steps<readonly string[]> {
+  const [steps, needs, trees] = yield* many<[Row, Row, Row]>(
+    sql`select id, key, status from steps where run_id = ${runId} order by key`,
+    sql`select n.step_id as step_id, n.needs_step_id as needs_step_id from steps s join step_needs n on n.step_id = s.id where s.run_id = ${runId}`,
+    sql`select run_id from worktrees where run_id = ${runId}`,
+  );
+  const again = new Set(steps.filter((step) => step["key"] === from).map((step) => step["id"]));
+  for (let before = -1; before < again.size; ) {
+    before = again.size;
+    for (const need of needs) if (again.has(need["needs_step_id"] ?? null)) again.add(need["step_id"] ?? null);
+  }
+  const kept = steps.filter((step) => step["status"] === "succeeded" && !again.has(step["id"] ?? null));
+  if (kept.length > 0 && trees.length > 0)
+    throw new AppError(
+      "conflict",
+      "tree_not_shared",
+      `the run ${runId} worked in a worktree of its own: what its steps did there a new run does not have`,
+      { hint: "Do all of it again: --fresh." },
+    );
+  return kept.map((step) => step["key"] as string);
+}
+
+/** Statements that give a new run the ends of steps of the old one. */
+const reuseWrites = (runId: string, oldId: string, keys: readonly string[], now: number): Sql[] =>
+  keys.length === 0
+    ? []
+    : [
+        sql`update steps set status = 'succeeded', reason = null, finished_at = ${now},
+              output = (select o.output from steps o where o.run_id = ${oldId} and o.key = steps.key),
+              result = (select o.result from steps o where o.run_id = ${oldId} and o.key = steps.key),
+              reused_from = (select o.id from steps o where o.run_id = ${oldId} and o.key = steps.key)
+            where run_id = ${runId} and key in (${jsonList(keys)})`,
+        sql`update steps set needs_left = (select count(*) from step_needs n join steps d on d.id = n.needs_step_id
+              where n.step_id = steps.id and d.status <> 'succeeded') where run_id = ${runId} and status = 'pending'`,
+        sql`update steps set reason = 'judge' where run_id = ${runId} and status = 'pending' and needs_left = 0`,
+      ];
 
 export const cancelRun = operation(
   "runs.cancel",
@@ -496,17 +600,31 @@ export const cancelRun = operation(
 export const getRun = read("runs.get", function* (input: { runId: string }): Steps<RunTree | null> {
   const [runs, steps, attempts, worktrees] = yield* many<[Row, Row, Row, Row]>(
     sql`select * from runs where id = ${input.runId}`,
-    sql`select * from steps where run_id = ${input.runId} order by created_at, key`,
+    sql`select * from steps where run_id = ${input.runId} order by created_at, position, key`,
     sql`select * from attempts where run_id = ${input.runId} order by created_at, number`,
     sql`select * from worktrees where run_id = ${input.runId}`,
   );
   const [run] = runs;
   if (run === undefined) return null;
+  const needs = steps.every((step) => step["condition"] === null)
+    ? []
+    : yield* all<Row>(
+        sql`select n.step_id as step_id, n.needs_step_id as needs_step_id from steps s join step_needs n on n.step_id = s.id
+            where s.run_id = ${input.runId} order by n.step_id, n.needs_step_id`,
+      );
   return {
     run: toRun(run),
     steps: steps.map(toStep),
     attempts: attempts.map(toAttempt),
     worktree: worktrees[0] === undefined ? null : toWorktree(worktrees[0]),
+    ...(needs.length === 0
+      ? {}
+      : {
+          needs: needs.map((row) => ({
+            stepId: row["step_id"] as string,
+            needsStepId: row["needs_step_id"] as string,
+          })),
+        }),
   };
 });
 

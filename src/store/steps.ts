@@ -2,6 +2,7 @@
 import { journal } from "./journal.ts";
 import { all, finish, many, one, operation, readInstant, type Steps } from "./operation.ts";
 import { toRun, type Row } from "./rows.ts";
+import { asked, readyOrAsked } from "./runs.ts";
 import { forUpdate, jsonList, skipLocked, sql, type Sql } from "./sql.ts";
 
 interface Woken {
@@ -22,7 +23,7 @@ export function makeReady(steps: readonly Row[], runs: readonly Row[], now: numb
     writes.push(
       ...ready.map(
         (step) =>
-          sql`update steps set status = 'ready', reason = null, wake_at = null where id = ${step["id"] as string} and status = 'waiting'`,
+          sql`update steps set status = ${readyOrAsked}, reason = ${asked}, wake_at = null where id = ${step["id"] as string} and status = 'waiting'`,
       ),
       sql`update runs set status = 'queued', reason = null, wake_at = null, revision = revision + 1 where id = ${run.id} and status = 'waiting'`,
       ...log.writes(),

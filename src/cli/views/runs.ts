@@ -109,6 +109,7 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
       ],
       screen,
     ) +
+    stepTable(run, screen) +
     (attempts.length === 0
       ? ""
       : `\n${table(
@@ -145,6 +146,31 @@ export function runPage(run: RunTreeDocument, screen: Screen): string {
       ? ""
       : `\n${screen.dim("last output")}\n${inertText(newest.tail.trimEnd())}\n`)
   );
+}
+
+/** The steps of a workflow; a run of one step has none to tell apart. */
+function stepTable({ steps }: RunTreeDocument, screen: Screen): string {
+  if (steps.length === 1 && steps[0]?.key === "main") return "";
+  const rows = steps.map((step) => [
+    inertLine(step.key),
+    step.type,
+    status(step.status, screen),
+    step.reason === null ? "-" : inertLine(step.reason),
+    step.needs.length === 0 ? "-" : inertLine(step.needs.join(", ")),
+    step.output === null ? "-" : inertLine(JSON.stringify(step.output)),
+  ]);
+  return `\n${table(
+    [
+      { title: "STEP" },
+      { title: "TYPE", spare: true },
+      { title: "STATUS" },
+      { title: "REASON" },
+      { title: "NEEDS", elastic: true },
+      { title: "OUTPUT", elastic: true },
+    ],
+    rows,
+    screen,
+  )}`;
 }
 
 /** How long it took, or has been at work, against the usual. */
@@ -222,11 +248,18 @@ export function why(
   const shown = Object.entries(answer.facts).flatMap(([key, value]): [string, string][] =>
     value === null || value === undefined
       ? []
-      : typeof value === "object"
-        ? Object.entries(value).flatMap(([inner, one]): [string, string][] =>
-            one === null || typeof one === "object" ? [] : [[`${key}.${inner}`, inertLine(local(String(one)))]],
-          )
-        : [[key, inertLine(local(String(value)))]],
+      : Array.isArray(value)
+        ? value.flatMap((one): [string, string][] => {
+            const { step, sentence: said } = (one ?? {}) as { readonly step?: Json; readonly sentence?: Json };
+            return typeof step === "string" && typeof said === "string"
+              ? [[inertLine(step), inertLine(local(said))]]
+              : [];
+          })
+        : typeof value === "object"
+          ? Object.entries(value).flatMap(([inner, one]): [string, string][] =>
+              one === null || typeof one === "object" ? [] : [[`${key}.${inner}`, inertLine(local(String(one)))]],
+            )
+          : [[key, inertLine(local(String(value)))]],
   );
   if (answer.remedy !== null) shown.push(["mend", inertLine(answer.remedy.words)]);
   return `${sentence(inertLine(local(answer.sentence)), screen)}${facts(shown, screen)}`;

@@ -2,7 +2,7 @@
 import { describeDuration, formatDuration } from "../../core/duration.ts";
 import { shortId } from "../../core/ids.ts";
 import { formatOffset } from "../../core/zone.ts";
-import type { AgentTarget } from "../../core/target.ts";
+import type { AgentTarget, WorkflowTarget } from "../../core/target.ts";
 import type { Warning } from "../../ops/documents.ts";
 import type { Json } from "../../ops/fields.ts";
 import type { Screen } from "../screen.ts";
@@ -87,6 +87,7 @@ export function command(document: Json): string {
     const who = own === null ? provider : (own[0].split("/").at(-1) ?? provider);
     return `${who}${account === "default" ? "" : ` (${account})`}: ${prompt.head}`;
   }
+  if (kind === "workflow") return (document as unknown as WorkflowTarget).name;
   if (shell === true) return argv[2] ?? "";
   return argv.map(shellWord).join(" ");
 }

@@ -218,6 +218,13 @@ class Draft {
       await checkLoopName(one.name);
       const { input, faults } = readLoopForm(one.form, reading);
       if (faults !== null) throw firstOf(faults);
+      if (input.workflow !== undefined)
+        throw badInput(
+          "workflow",
+          "workflow names a file of this host",
+          "Add the loop here with its file: drover loop add NAME --workflow FILE.",
+          "path_escapes",
+        );
       const { target, prompt } = await describeTargetOf(this.context, input, null);
       const policy = await makeLoopPolicy(this.context, input, target.kind, null);
       const schedule = await makeSchedule(this.context, input);

@@ -26,6 +26,16 @@ export const operation = defineOperation({
       if (draft.home !== null) makeHome(draft.home, "--home");
     for (const [digest, content] of Object.entries(admitted.prompts))
       await store.prompts.put({ digest, content, bytes: Buffer.byteLength(content, "base64") });
+    const { loops } = admitted.changes;
+    for (const target of [
+      ...loops.add.map(({ draft }) => draft.target),
+      ...loops.change.map(({ change }) => change.target),
+    ])
+      if (target?.kind === "workflow") {
+        const content = admitted.prompts[target.definition.digest];
+        const { keepSteps } = await import("../workflows/workflow-target.ts");
+        if (content !== undefined) await keepSteps(context, target, content);
+      }
     const { made } = await store.declared.apply({ changes: admitted.changes, limits: settings.limits });
     return { applied: true, made, faults: [], warnings: [...admitted.warnings, ...notFiring(await context.daemon())] };
   },

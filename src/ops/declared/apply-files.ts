@@ -6,6 +6,7 @@ import { defineOperation, type LocalContext } from "../operation.ts";
 import { anything, boolean, integer, listOf, nullable, object, oneOf, string } from "../shape.ts";
 import type { DeclaredAccount } from "../../core/ports.ts";
 import type { Target } from "../../core/target.ts";
+import { promptOf } from "../../core/target-parts.ts";
 import type { Declaration } from "./declaration.ts";
 import type { DeclaredRequest } from "./declared-door.ts";
 import type { Sources } from "./declared-files.ts";
@@ -165,9 +166,9 @@ async function check(context: LocalContext, changes: unknown): Promise<unknown> 
 function requestOf(plan: DeclaredPlan, known: ReadonlyMap<string, string>): DeclaredRequest {
   const prompts: Record<string, string> = {};
   const named = (target: Target | undefined): void => {
-    if (target?.kind !== "agent") return;
-    const content = known.get(target.prompt.digest);
-    if (content !== undefined) prompts[target.prompt.digest] = content;
+    const digest = target === undefined ? null : promptOf(target);
+    const content = digest === null ? undefined : known.get(digest);
+    if (digest !== null && content !== undefined) prompts[digest] = content;
   };
   const accountOf = ({ provider, name, home, env, secrets }: DeclaredAccount) => ({
     provider,

@@ -1,5 +1,8 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
 import { parse, stringify } from "yaml";
 import { AppError } from "../../core/errors.ts";
 import { defaultLimits } from "../../core/limits.ts";
@@ -64,6 +67,14 @@ const bytes = fc.oneof(
   fc.constant({ base64: Buffer.from("two lines\r\nwith ends\n\n  and spaces \t\n").toString("base64") }),
 );
 
+const folder = mkdtempSync(join(tmpdir(), "drover-form-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const workflow = join(folder, "w.yaml");
+writeFileSync(
+  workflow,
+  "name: w\ninputs: { text: { type: string }, n: { type: integer, default: 3 } }\nsteps:\n  - { id: a, type: command, command: [a] }\n",
+);
+
 /** Values of each field; those that go together are chosen below. */
 const values: { readonly [key: string]: fc.Arbitrary<unknown> } = {
   cwd: word.map((text) => `/srv/${text}`),
@@ -123,6 +134,10 @@ const targets = fc.oneof(
     allowRoot: fc.boolean(),
   }),
   fc.record({ agent: fc.constant("custom"), prompt: bytes, agentCommand: line, command: argv }),
+  fc.record({
+    workflow: fc.constant(workflow),
+    input: fc.record({ text: line, n: fc.integer().map(String) }, { requiredKeys: ["text"] }),
+  }),
 );
 const CHOSEN_TOGETHER = [
   "every",
@@ -138,12 +153,16 @@ const CHOSEN_TOGETHER = [
   "agentCommand",
   "reason",
   "allowRoot",
+  "workflow",
+  "input",
 ];
+/** What a workflow says for each step. */
+const OF_STEPS = ["expect", "attempts", "backoffMs", "timeoutMs", "idleTimeoutMs"];
 const OF_AGENTS = ["model", "permission", "untested", "account"];
 
 const inputs = fc.tuple(schedules, targets, fc.record(values, { requiredKeys: [] })).map(([schedule, target, more]) => {
-  const isAgent = "agent" in target;
-  const rest = Object.fromEntries(Object.entries(more).filter(([key]) => isAgent || !OF_AGENTS.includes(key)));
+  const left = [...("agent" in target ? [] : OF_AGENTS), ...("workflow" in target ? OF_STEPS : [])];
+  const rest = Object.fromEntries(Object.entries(more).filter(([key]) => !left.includes(key)));
   const given: { readonly [key: string]: unknown } = { cwd: "/srv", ...rest, ...schedule, ...target };
   return Object.fromEntries(
     Object.entries(loopFields).map(([key, field]: [string, Field<unknown>]) => [key, field.check(given[key], key)]),
@@ -219,7 +238,7 @@ test("every fault of a form is told with its place", () => {
       overlap: "skipp",
       labels: ["a", 7],
       env: { PORT: 8080 },
-      workflow: "x",
+      pool: "x",
       agent: { provider: "gpt", modle: "x" },
     }),
   ).toMatchInlineSnapshot(`
@@ -263,8 +282,8 @@ test("every fault of a form is told with its place", () => {
       {
         "code": "not_available",
         "hint": "Leave it out. \`drover version\` says which version this is.",
-        "message": "workflow needs workflows, which this version does not have",
-        "path": "workflow",
+        "message": "pool needs pools, which this version does not have",
+        "path": "pool",
       },
       {
         "code": "bad_choice",

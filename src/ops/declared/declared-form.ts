@@ -9,6 +9,7 @@ import { loopPolicy, type LoopPolicy } from "../../core/loop.ts";
 import type { AccountRecord } from "../../core/records.ts";
 import type { Schedule } from "../../core/schedule.ts";
 import type { Target } from "../../core/target.ts";
+import { typedInputs } from "../../core/target-parts.ts";
 import { nearest } from "../../core/nearest.ts";
 import { accountFields, usualHome } from "../accounts/account-draft.ts";
 import { agentFields } from "../accounts/agent-target.ts";
@@ -107,6 +108,8 @@ const without = (form: { readonly [key: string]: unknown }, usual: { readonly [k
 function targetForm(target: Target, prompt: Json): Form {
   const { cwd, env, envPass, secrets, expect, output, worktree } = target;
   const around = { cwd, env, envPass, secrets, expect, output, worktree };
+  if (target.kind === "workflow")
+    return { workflow: target.file, ...without({ inputs: typedInputs(target), ...around }, { output: "files" }) };
   if (target.kind === "command") {
     const [, , string] = target.argv;
     const what: Form =
@@ -287,7 +290,7 @@ export function readLoopForm(form: unknown, reading: FormReading): ReadForm<Loop
           "bad_schedule",
         ),
       );
-    const targets = ["command", "shell"]
+    const targets = ["command", "shell", "workflow"]
       .filter((key) => input[key] !== undefined)
       .concat(agent === null ? [] : [AGENT]);
     if (targets.length !== 1)
@@ -295,7 +298,7 @@ export function readLoopForm(form: unknown, reading: FormReading): ReadForm<Loop
         badInput(
           targets[1] ?? "",
           targets.length === 0 ? "there is nothing to run" : `${targets.join(" and ")} contradict one another`,
-          "Give exactly one of command: [PROGRAM, ...], shell: STRING, agent: {provider, prompt}.",
+          "Give exactly one of command: [PROGRAM, ...], shell: STRING, workflow: FILE, agent: {provider, prompt}.",
           targets.length === 0 ? "missing_target" : "contradiction",
         ),
       );

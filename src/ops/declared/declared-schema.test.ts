@@ -38,7 +38,9 @@ test("the schema of drover.yaml takes what apply takes, and names what it does n
   expect(loop("every: 5m, command: echo")).toEqual([".loops.a.command type"]);
   expect(loop("every: 5m, agent: {provider: gpt, prompt: x}")).toEqual([".loops.a.agent.provider enum"]);
   expect(loop("every: 5m, agent: {provider: codex}")).toEqual([".loops.a.agent oneOf"]);
-  expect(loop("every: 5m, shell: x, workflow: x")).toEqual([".loops.a.workflow additionalProperties"]);
+  expect(loop("every: 5m, shell: x, workflow: x")).toEqual([".loops.a oneOf"]);
+  expect(loop("every: 5m, workflow: w.yaml, inputs: {a: x}")).toEqual([]);
+  expect(loop("every: 5m, shell: x, pool: x")).toEqual([".loops.a.pool additionalProperties"]);
 });
 
 test("what the reader takes the schema takes too: no editor marks what apply would do", () => {

@@ -49,7 +49,7 @@ export function declarationSchema(): Schema {
   };
   const loop = {
     ...levelSchema(LOOP_FORM, { agent }),
-    allOf: [exactlyOne(["every", "cron", "at", "dynamic"]), exactlyOne(["command", "shell", "agent"])],
+    allOf: [exactlyOne(["every", "cron", "at", "dynamic"]), exactlyOne(["command", "shell", "workflow", "agent"])],
   };
   return {
     $schema: DRAFT,

@@ -2,8 +2,8 @@ import type { TranscriptEntry } from "../../core/agent.ts";
 import { AppError } from "../../core/errors.ts";
 import type { AttemptRecord, RunTree } from "../../core/records.ts";
 import { isLiveAttempt } from "../../core/run.ts";
-import { attemptOf, isLiveTree } from "../documents.ts";
-import { badInput, flag, integer, required, text, withDefault } from "../fields.ts";
+import { attemptOf, usualStep, isLiveTree } from "../documents.ts";
+import { badInput, flag, integer, required, text } from "../fields.ts";
 import { findRun } from "../find.ts";
 import { defineOperation, type StoreContext } from "../operation.ts";
 import { anything, boolean, integer as count, listOf, object, oneOf, string } from "../shape.ts";
@@ -15,7 +15,7 @@ const LOOK_MS = 200;
 
 const input = {
   run: required(text("the run", { placeholder: "RUN", completes: "run" })),
-  step: withDefault(text("the step", { placeholder: "STEP", completes: "step" }), "main"),
+  step: text("the step", { placeholder: "STEP", completes: "step", fallback: "the one that started last" }),
   attempt: integer("the attempt's number", { min: 1, max: 1_000_000, fallback: "the newest", completes: "attempt" }),
   follow: flag("follow until the run ends", { short: "f" }),
   stderr: flag("the error output instead of the output"),
@@ -26,12 +26,12 @@ const input = {
 
 type Input = { readonly [K in keyof typeof input]: ReturnType<(typeof input)[K]["check"]> };
 
-function checkKind(given: Input, { run }: RunTree): void {
+function checkKind(given: Input, tree: RunTree): void {
   if (!given.transcript) return;
-  if (run.target.kind !== "agent")
+  if (tree.steps.find(({ key }) => key === (given.step ?? usualStep(tree)))?.kind !== "agent")
     throw badInput(
       "--transcript",
-      "the run is of a command, which has no transcript",
+      "the step is a command, which has no transcript",
       "Leave it out: the output of a command is all there is.",
       "no_transcript",
     );
@@ -49,12 +49,13 @@ function checkKind(given: Input, { run }: RunTree): void {
 }
 
 function requireAttempt(tree: RunTree, given: Input): AttemptRecord | null {
-  if (!tree.steps.some((step) => step.key === given.step))
-    throw new AppError("not_found", "step_not_found", `the run has no step ${JSON.stringify(given.step)}`, {
+  const key = given.step ?? usualStep(tree);
+  if (!tree.steps.some((step) => step.key === key))
+    throw new AppError("not_found", "step_not_found", `the run has no step ${JSON.stringify(key)}`, {
       path: "--step",
       hint: `Its steps: ${tree.steps.map((step) => step.key).join(", ")}.`,
     });
-  const attempt = attemptOf(tree, given.step, given.attempt ?? null);
+  const attempt = attemptOf(tree, key, given.attempt ?? null);
   if (attempt === null && given.attempt !== undefined)
     throw new AppError("not_found", "attempt_not_found", `the step has no attempt ${given.attempt}`, {
       path: "--attempt",
@@ -108,7 +109,7 @@ export const operation = defineOperation({
         for await (const one of tailOf(context.output.transcript(attempt.folder), given.tail)) entries.push(one);
       return {
         runId: tree.run.id,
-        step: given.step,
+        step: given.step ?? usualStep(tree),
         attempt: attempt?.number ?? 0,
         stream: "transcript",
         text: "",
@@ -129,7 +130,7 @@ export const operation = defineOperation({
       }
     return {
       runId: tree.run.id,
-      step: given.step,
+      step: given.step ?? usualStep(tree),
       attempt: attempt?.number ?? 0,
       stream: given.stderr ? "stderr" : "stdout",
       text: put,
@@ -145,7 +146,7 @@ export const operation = defineOperation({
       const attempt = requireAttempt(tree, given);
       if (attempt !== null && attempt.number !== shown && attempt.folder !== null) {
         shown = attempt.number;
-        const about = { runId: tree.run.id, step: given.step, attempt: attempt.number };
+        const about = { runId: tree.run.id, step: given.step ?? usualStep(tree), attempt: attempt.number };
         if (given.transcript) {
           const entries = given.follow
             ? context.output.followTranscript(attempt.folder, endOf(context, tree.run.id, attempt, signal), signal)
@@ -163,7 +164,7 @@ export const operation = defineOperation({
       }
       if (!given.follow || signal.aborted || given.attempt !== undefined) return;
       tree = (await context.store.runs.get({ runId: tree.run.id })) ?? tree;
-      const newest = attemptOf(tree, given.step, null);
+      const newest = attemptOf(tree, given.step ?? usualStep(tree), null);
       if (!isLiveTree(tree) && (newest === null || newest.number === shown || newest.folder === null)) return;
       if (newest === null || newest.number === shown || newest.folder === null) await pause(LOOK_MS, signal);
     }

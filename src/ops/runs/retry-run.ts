@@ -23,8 +23,12 @@ export const operation = defineOperation({
     positionals: ["run"],
     waits: { when: "wait" },
     own: ["wait", "detach", "waitLimitMs"],
-    excludes: [["wait", "detach"]],
-    examples: ["retry run_01k2", "retry 8x2mq1 --wait"],
+    excludes: [
+      ["wait", "detach"],
+      ["from", "fresh"],
+    ],
+    examples: ["retry run_01k2", "retry 8x2mq1 --wait", "retry 8x2mq1 --from verify"],
+    notes: ["Of a workflow's run what had succeeded is not done again, but for --from STEP and what needs it."],
   },
   async run(context, input) {
     const tree = await findRun(context.store, input.run);
@@ -37,6 +41,8 @@ export const operation = defineOperation({
     const run = await context.store.runs.retry({
       runId: tree.run.id,
       by: context.caller.by,
+      from: input.from ?? null,
+      fresh: input.fresh,
       parentRunId: context.caller.parentRunId,
       limits: context.settings.limits,
     });

@@ -1,8 +1,7 @@
 import { startedRunShape } from "../documents.ts";
-import { duration, flag, pairs } from "../fields.ts";
+import { badInput, duration, flag, folder, text } from "../fields.ts";
 import { answerRun } from "./run-answer.ts";
 import { findRun } from "../find.ts";
-import { badInput } from "../fields.ts";
 import { defineOperation } from "../operation.ts";
 import { keepPrompt, makeRunPolicy, makeTarget, runPolicyFields, targetFields, workSections } from "./work.ts";
 
@@ -17,17 +16,19 @@ export const operation = defineOperation({
   name: "run",
   where: "act",
   start: true,
-  summary: "Run a command or an agent now, under the limits, and wait for its end",
+  summary: "Run a command, an agent or a workflow now, under the limits, and wait for its end",
   input: {
+    file: folder("a workflow's file, YAML or JSON", { placeholder: "FILE", completes: "file" }),
     ...targetFields,
     ...runPolicyFields,
-    input: pairs("an input of a workflow"),
+    key: text("names the run: the same key twice is one run", { placeholder: "K" }),
     wait: flag("wait for the end (what it does anyway)"),
     detach: flag("return at once and print the run's id", { short: "d" }),
     ...waitFields,
   },
   output: startedRunShape,
   cli: {
+    positionals: ["file"],
     rest: "command",
     sections: workSections,
     waits: { unless: "detach" },
@@ -37,6 +38,7 @@ export const operation = defineOperation({
       "run -- make test",
       "run --timeout 10m --attempts 3 --shell 'make test | tee log'",
       "run --detach -- ./long.sh",
+      "run fix-failing-test.yaml --input test='npm run unit'",
       "run --agent claude --prompt 'Fix the failing test, run it, say what was wrong.'",
     ],
     notes: [
@@ -44,14 +46,10 @@ export const operation = defineOperation({
       "7 or 8 when it waits for a person or a limit (the run goes on). Ctrl-C cancels it; a second one leaves.",
     ],
   },
-  async run(context, input) {
-    if (input.input !== undefined)
-      throw badInput(
-        "--input",
-        "commands and agents take no inputs: workflows do, which this version does not have",
-        "Use --env K=V.",
-        "not_available",
-      );
+  async run(context, { file, ...given }) {
+    if (file !== undefined && given.workflow !== undefined)
+      throw badInput("--workflow", "a file and --workflow contradict each other", "Give one of them.", "contradiction");
+    const input = { ...given, workflow: file ?? given.workflow };
     const made = await makeTarget(context, input, null);
     const { target, warnings } = made;
     const policy = await makeRunPolicy(context, input, target.kind);
@@ -62,7 +60,7 @@ export const operation = defineOperation({
       policy,
       originKind: context.caller.parentRunId === null ? "person" : "run",
       originId: context.caller.parentRunId,
-      idempotencyKey: null,
+      idempotencyKey: input.key ?? null,
       parentRunId: context.caller.parentRunId,
       hostPin: context.hostId,
       limits: context.settings.limits,

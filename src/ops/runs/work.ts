@@ -7,6 +7,7 @@ import type { Limits } from "../../core/limits.ts";
 import type { LoopPolicy, RunPolicy } from "../../core/loop.ts";
 import type { Schedule, ScheduleFlags } from "../../core/schedule.ts";
 import type { Target } from "../../core/target.ts";
+import { typedInputs } from "../../core/target-parts.ts";
 import {
   agentCandidate,
   agentFields,
@@ -73,7 +74,8 @@ export const targetFields = {
   worktree: choice("whether to work in a git worktree of its own", WORKTREE_MODES, {
     fallback: "off for commands, auto for agents",
   }),
-  workflow: absent("a workflow to run", "workflows"),
+  workflow: folder("the workflow's file, YAML or JSON", { placeholder: "FILE", completes: "file" }),
+  input: pairs("an input of the workflow", { declared: "inputs" }),
   pool: absent("the pool of accounts to use", "pools"),
   project: absent("the project that the work belongs to", "projects"),
 } as const;
@@ -230,6 +232,8 @@ export async function describeTargetOf(
   input: TargetInput,
   before: Target | null,
 ): Promise<TargetDraft> {
+  const file = workflowOf(input, before);
+  if (file !== null) return describeWorkflow(context, file, input, before);
   const isAgent = wantsAgent(input, before);
   const around = surroundings(input, before);
   const { agentTarget, commandTarget } = await import("../../core/target.ts");
@@ -275,7 +279,11 @@ export async function admitTarget(
   requireCwd(context, target.cwd);
   if (target.kind === "agent") await refuseKeys(context, given.env);
   if (target.kind === "agent") await requireAgent(context, target);
-  else if (!target.shell && (await context.findProgram(target.argv[0], target.cwd, target.env["PATH"])) === null)
+  else if (
+    target.kind === "command" &&
+    !target.shell &&
+    (await context.findProgram(target.argv[0], target.cwd, target.env["PATH"])) === null
+  )
     throw noProgram(context, target.argv[0], target.cwd);
   const writes = target.kind === "agent" && target.permission !== "read-only";
   const { mode, warnings } = await settleWorktree(context, target.worktree ?? "off", target.cwd, writes);
@@ -303,10 +311,66 @@ export async function makeTarget(
   return admitTarget(context, await describeTargetOf(context, input, before), { promptFlag, env: input.env });
 }
 
-/** Stores the prompt of a target, before the target itself is stored: when nothing can be refused any more. */
-export async function keepPrompt({ store }: StoreContext, { prompt }: MadeTarget): Promise<void> {
+/** Stores the text that a target names, a prompt or a definition, before the target itself is stored: when nothing can be refused any more. */
+export async function keepPrompt(context: StoreContext, { target, prompt }: TargetDraft): Promise<void> {
   if (prompt === null) return;
-  await store.prompts.put({ digest: prompt.ref.digest, content: prompt.content, bytes: prompt.ref.bytes });
+  await context.store.prompts.put({ digest: prompt.ref.digest, content: prompt.content, bytes: prompt.ref.bytes });
+  if (target.kind === "workflow")
+    await (await import("../workflows/workflow-target.ts")).keepSteps(context, target, prompt.content);
+}
+
+/** The workflow's file that the input means, over what is there; null: it means something else. Errors: AppError invalid `contradiction`, `not_available`. */
+function workflowOf(input: TargetInput, before: Target | null): string | null {
+  const other =
+    input.shell !== undefined
+      ? "--shell"
+      : input.command !== undefined && input.command.length > 0
+        ? "-- COMMAND"
+        : input.agent !== undefined
+          ? "--agent"
+          : agentFlagIn(input);
+  const file = input.workflow ?? (other === null && before?.kind === "workflow" ? before.file : null);
+  if (file === null) {
+    if (input.input === undefined) return null;
+    throw badInput("--input", "commands and agents take no inputs: workflows do", "Use --env K=V.", "contradiction");
+  }
+  if (input.workflow !== undefined && other !== null)
+    throw badInput(other, `${other} and a workflow contradict each other`, "Give one of them.", "contradiction");
+  if (input.expect !== undefined)
+    throw badInput("--expect", "a workflow says for each step what it expects", "Write it into the file: expect.");
+  if (!/\.(?:ya?ml|json)$/i.test(file))
+    throw badInput(
+      "workflow",
+      `${JSON.stringify(file.split("/").at(-1))} is no workflow's file`,
+      "A workflow's file ends in .yaml, .yml or .json. A command goes after --.",
+    );
+  return file;
+}
+
+async function describeWorkflow(
+  { settings }: Pick<StoreContext, "settings">,
+  file: string,
+  input: TargetInput,
+  before: Target | null,
+): Promise<TargetDraft> {
+  const { pinWorkflow } = await import("../workflows/workflow-target.ts");
+  const { workflowTarget } = await import("../../core/target.ts");
+  const kept = before?.kind === "workflow" && before.file === file ? typedInputs(before) : {};
+  const { target, prompt } = await pinWorkflow(file, input.input ?? kept, settings.limits);
+  return {
+    target: checkWith(
+      workflowTarget,
+      {
+        kind: "workflow",
+        file,
+        ...target,
+        ...present({ worktree: input.worktree ?? before?.worktree }),
+        ...surroundings(input, before),
+      },
+      flagAt,
+    ),
+    prompt,
+  };
 }
 
 /** Whether the input, over what is there, means an agent. Errors: AppError invalid `contradiction`, `missing_target`. */
@@ -420,6 +484,21 @@ export const limitsOf = (kind: Target["kind"], limits: Limits) =>
     ? { timeoutMs: limits.agentTimeoutMs, idleTimeoutMs: limits.agentIdleTimeoutMs }
     : { timeoutMs: null, idleTimeoutMs: null };
 
+/** What a workflow says for each step is not said for the run. Errors: AppError invalid. */
+function refuseStepPolicy(input: RunPolicyInput): void {
+  const said = (["attempts", "backoffMs", "timeoutMs", "idleTimeoutMs"] as const).find(
+    (key) => input[key] !== undefined,
+  );
+  if (said === undefined) return;
+  const flag = flagAt([said]);
+  throw badInput(
+    flag,
+    `${flag} is said by a workflow itself, for each step`,
+    "Write it into the file: defaults: { timeout: 10m, retry: { attempts: 2 } }.",
+    "contradiction",
+  );
+}
+
 /** @param kind of what the run runs. Errors: AppError invalid. */
 export async function makeRunPolicy(
   { settings }: StoreContext,
@@ -427,6 +506,7 @@ export async function makeRunPolicy(
   kind: Target["kind"],
 ): Promise<RunPolicy> {
   const { runPolicy } = await import("../../core/loop.ts");
+  if (kind === "workflow") refuseStepPolicy(input);
   return checkWith(runPolicy, { ...limitsOf(kind, settings.limits), ...runPolicyOf(input) }, flagAt);
 }
 
@@ -451,6 +531,7 @@ export async function makeLoopPolicy(
   before: PolicyBefore | null,
 ): Promise<LoopPolicy> {
   const { loopPolicy } = await import("../../core/loop.ts");
+  if (kind === "workflow") refuseStepPolicy(input);
   const { parseTime } = await import("../../core/schedule.ts");
   const { limits } = context.settings;
   const expiresAt =

@@ -15,6 +15,7 @@ import type { StoreContext } from "../operation.ts";
 import { byCommand, remedyForRun } from "./remedy.ts";
 import { isPlainWait, type PlainWait, WAITS } from "./wait-words.ts";
 import { inTime, type Why } from "./why-answer.ts";
+import { progressOf, whySteps } from "./why-steps.ts";
 import { shellWord } from "../../core/shell-word.ts";
 
 function originOf({ run }: RunTree): string {
@@ -105,12 +106,20 @@ export const loopOf = async ({ store }: Pick<StoreContext, "store">, { run }: Ru
   run.loopId === null ? null : store.loops.get({ loopId: run.loopId });
 
 /** A step that is not in the queue: what lets it in. */
-async function whyHeld(context: StoreContext, { run }: RunTree, now: Instant) {
+async function whyHeld(context: StoreContext, { run, steps }: RunTree, now: Instant) {
   if (run.wakeAt !== null && run.wakeAt > now)
     return { sentence: `It is queued and may start ${inTime(run.wakeAt, now)}.`, remedy: null, more: {} };
   const loop = run.loopId === null ? null : await context.store.loops.get({ loopId: run.loopId });
-  const held: HeldReason = run.reason === "paused" || loop?.status === "paused" ? "paused" : "turn";
+  const isHeld = run.reason === "paused" || loop?.status === "paused";
+  const asked = run.target.kind === "workflow" && steps.some(({ reason }) => reason === "judge");
+  const held: HeldReason = isHeld ? "paused" : asked ? "judge" : "turn";
   switch (held) {
+    case "judge":
+      return {
+        sentence: "It is queued: its definition is about to be asked what starts, which a daemon does at once.",
+        remedy: null,
+        more: {},
+      };
     case "paused": {
       const name = shellWord(run.loopName ?? "");
       const why = loop?.pausedReason == null ? "" : ` (${loop.pausedReason})`;
@@ -139,7 +148,9 @@ async function whyHeld(context: StoreContext, { run }: RunTree, now: Instant) {
 export async function whyRun(context: StoreContext, tree: RunTree): Promise<Why> {
   const { run, steps, attempts } = tree;
   const now = context.clock.now();
-  const step = steps[0];
+  const isWorkflow = run.target.kind === "workflow";
+  const step = isWorkflow ? (steps.find(({ status }) => status === "ready") ?? steps[0]) : steps[0];
+  const told = isWorkflow ? await whySteps(context, tree) : [];
   const last = attempts.toSorted((a, b) => b.number - a.number)[0];
   const facts: { [key: string]: Json } = {
     origin: run.originKind,
@@ -156,6 +167,8 @@ export async function whyRun(context: StoreContext, tree: RunTree): Promise<Why>
     class: run.error?.class ?? last?.class ?? null,
     endedBy: last?.endedBy ?? null,
   };
+  /** What is told of a workflow beside what is told of any run. */
+  const progress = isWorkflow ? `; ${progressOf(tree)}` : "";
   const escaped = tree.worktree?.escaped ?? null;
   const places = [
     escaped === null ? "" : ` ${besides(escaped, tree.worktree?.repository ?? null)}`,
@@ -172,7 +185,12 @@ export async function whyRun(context: StoreContext, tree: RunTree): Promise<Why>
     sentence: `${sentence}${places}`,
     status: run.status,
     reason: run.reason,
-    facts: { ...facts, ...more, ...(escaped === null ? {} : { escaped: escaped as unknown as Json }) },
+    facts: {
+      ...facts,
+      ...more,
+      ...(isWorkflow ? { steps: told as unknown as Json } : {}),
+      ...(escaped === null ? {} : { escaped: escaped as unknown as Json }),
+    },
     remedy,
   });
   const makingSince =
@@ -215,7 +233,7 @@ export async function whyRun(context: StoreContext, tree: RunTree): Promise<Why>
         );
       const at = last === undefined || last.status === "running" ? "" : ` (its attempt is ${last.status})`;
       return answer(
-        `It runs${run.startedAt === null ? "" : ` for ${describeDuration(now - run.startedAt)}`}${at} because ${originOf(tree)}.`,
+        `It runs${run.startedAt === null ? "" : ` for ${describeDuration(now - run.startedAt)}`}${at} because ${originOf(tree)}${progress}.`,
         { pid: last?.pid ?? null, attempt: last?.number ?? null },
         byCommand(`drover logs -f ${id}`, "follows what it prints"),
       );

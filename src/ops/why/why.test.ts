@@ -10,7 +10,7 @@ import { slotReasons } from "../../core/plan.ts";
 import type { AccountView, Store } from "../../core/ports.ts";
 import type { AttemptRecord, LoopRecord, RunRecord, RunTree, SlotRecord, StepRecord } from "../../core/records.ts";
 import { type FailureClass, failureClasses, heldReasons, runStatuses, waitReasons } from "../../core/run.ts";
-import { agentTarget } from "../../core/target.ts";
+import { agentTarget, workflowTarget } from "../../core/target.ts";
 import { operations as table } from "../../store/operations.ts";
 import { openMemoryStore } from "../../store/sqlite.ts";
 import { emptyStore } from "../empty-store.ts";
@@ -55,6 +55,14 @@ const agent = agentTarget.parse({
   kind: "agent",
   provider: "claude",
   prompt: { digest: "a".repeat(64), bytes: 1, head: "do it" },
+  cwd: "/",
+});
+
+const workflow = workflowTarget.parse({
+  kind: "workflow",
+  name: "fix",
+  file: "/w.yaml",
+  definition: { digest: "a".repeat(64), bytes: 1, head: "" },
   cwd: "/",
 });
 
@@ -181,10 +189,22 @@ describe("runs", () => {
       loops: { get: async () => loopOf(reason === "paused" ? { status: "paused", pausedReason: "lunch" } : {}) },
       runs: { beforeTurn: async () => [{ id: "run_before", status: "running", startedAt: NOW - 1_000 }] },
     });
-    const tree = treeOf({ status: "queued", reason, finishedAt: null, startedAt: null }, {}, { status: "pending" });
+    const ofWorkflow = reason === "judge" ? { target: workflow } : {};
+    const tree = treeOf(
+      {
+        status: "queued",
+        reason: reason === "judge" ? null : reason,
+        finishedAt: null,
+        startedAt: null,
+        ...ofWorkflow,
+      },
+      {},
+      { status: "pending", reason },
+    );
     const given = await whyRun(store, tree);
     isSaid(given, heldReasons);
     if (reason === "paused") expect(given.remedy?.command).toBe("drover loop resume nightly");
+    else if (reason === "judge") expect(given.sentence).toContain("its definition is about to be asked");
     else
       expect(given.sentence).toBe(
         "It is queued until earlier runs of its loop have ended: run_before is running for 1s.",

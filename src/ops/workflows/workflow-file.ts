@@ -22,6 +22,16 @@ export interface WorkflowFile {
   readonly count: number;
 }
 
+/** The workflow of a file, with the text and the value that it was read from. Errors: those of `requireWorkflow`. */
+export async function readWorkflow(
+  file: string,
+  limits: Limits,
+): Promise<{ readonly workflow: Workflow; readonly text: string; readonly value: unknown }> {
+  const bytes = readSource(file, limits.declaredBytes);
+  const workflow = required(file, await readWorkflowText(bytes, file, limits));
+  return { workflow, text: bytes.toString(), value: readDeclaredText(bytes, "name: NAME").value };
+}
+
 /** Reads a file, YAML or JSON. Errors: AppError not_found `file_not_found`, invalid `file_unreadable`, `too_large`; what it says are problems. */
 export async function readWorkflowFile(file: string, limits: Limits): Promise<WorkflowFile> {
   return readWorkflowText(readSource(file, limits.declaredBytes), file, limits);
@@ -61,7 +71,10 @@ export async function readWorkflowText(bytes: Buffer, file: string, limits: Limi
 
 /** The workflow of a file. Errors: those of reading it; AppError invalid with every problem, `bad_workflow` where there are several. */
 export async function requireWorkflow(file: string, limits: Limits): Promise<Workflow> {
-  const { workflow, problems, count } = await readWorkflowFile(file, limits);
+  return required(file, await readWorkflowFile(file, limits));
+}
+
+function required(file: string, { workflow, problems, count }: WorkflowFile): Workflow {
   if (workflow !== null) return workflow;
   throw new AppError(
     "invalid",

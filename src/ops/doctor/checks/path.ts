@@ -42,7 +42,7 @@ const isOnPath = (tool: string, { probes }: Site): boolean =>
 /** The program that a loop starts by itself, as far as it is known before its start. */
 function programOf({ target }: LoopRecord): string | null {
   if (target.kind === "agent") return target.command?.[0] ?? null;
-  return target.shell ? null : target.argv[0];
+  return target.kind === "workflow" || target.shell ? null : target.argv[0];
 }
 
 async function lookAtLoops(context: StoreContext, site: Site): Promise<void> {

@@ -1,0 +1,429 @@
+/** Runs of workflows on each store: their steps by the truth table, whatever ends first, and decided on once. */
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { outcomeOf, runDraft } from "../../test/drafts.ts";
+import { defaultLimits } from "../core/limits.ts";
+import type { RunDraft, StepVerdict } from "../core/ports.ts";
+import { isFinal, type StepStatus } from "../core/run.ts";
+import { endTable, readiness } from "../core/step-graph.ts";
+import type { CommandTarget, WorkflowTarget } from "../core/target.ts";
+import type { SkeletonStep } from "../core/workflow/skeleton.ts";
+import { forEachStore, type OpenTestStore } from "./contract.ts";
+import { asStore, type operations } from "./operations.ts";
+import { sql } from "./sql.ts";
+import { commandOf } from "../../test/drafts.ts";
+
+const limits = defaultLimits;
+const hostId = "host_00000000000000000000000001";
+const digest = "d".repeat(64);
+
+const step = (key: string, needs: readonly number[] = [], over: Partial<SkeletonStep> = {}): SkeletonStep => ({
+  key,
+  kind: "command",
+  condition: "none",
+  continueOnFailure: false,
+  needs,
+  ...over,
+});
+const workflowOf = (of = digest): WorkflowTarget => ({
+  kind: "workflow",
+  name: "w",
+  file: "/w.yaml",
+  definition: { digest: of, bytes: 1, head: "" },
+  inputs: {},
+  cwd: "/",
+  env: {},
+  envPass: [],
+  secrets: {},
+  expect: [],
+  output: "files",
+});
+const starts = (stepId: string, target: CommandTarget = commandOf(["true"])): StepVerdict => ({
+  stepId,
+  does: "start",
+  spec: { target, policy: runDraft(target).policy, base: "/" },
+});
+const skips = (stepId: string): StepVerdict => ({ stepId, does: "skip", reason: "condition" });
+
+/** A store with a run of these steps. */
+async function openWorkflow(
+  open: OpenTestStore<typeof operations>,
+  steps: readonly SkeletonStep[],
+  over: Partial<RunDraft> = {},
+) {
+  const opened = await open();
+  const store = asStore(opened.store);
+  const host = { hostId, name: "one", machineId: "m", bootId: "b", version: "0" };
+  await store.hosts.join({ ...host, leaseMs: limits.leaseMs, commandCap: 256, agentCap: 2 });
+  await store.prompts.put({ digest, content: "RA==", bytes: 1 });
+  await store.definitions.put({ digest, steps });
+  const { run } = await store.runs.add(runDraft(workflowOf(), over));
+  const runId = run.id;
+  const judge = (...verdicts: readonly StepVerdict[]) => store.steps.judge({ runId, verdicts, limits });
+  const asked = async () => (await store.steps.toJudge({ hostId, limit: 1_000 })).filter((one) => one.run.id === runId);
+  const idOf = async (key: string) => (await tree()).steps.find((one) => one.key === key)?.id ?? "";
+  async function tree() {
+    const found = await store.runs.get({ runId });
+    if (found === null) throw new Error("the run is there");
+    return found;
+  }
+  const words = async () =>
+    Object.fromEntries(
+      (await tree()).steps.map(({ key, status, reason }) => [key, reason === null ? status : `${status}(${reason})`]),
+    );
+  /** Lets every ready step start; answers the attempts by the keys of their steps. */
+  async function begin() {
+    const { mine } = await store.admission.pass({ hostId, limits });
+    for (const { attempt } of mine)
+      await store.attempts.start({
+        attemptId: attempt.id,
+        token: attempt.token,
+        bootId: "b",
+        folder: `${attempt.id}.${attempt.token}`,
+        awakeAt: 0,
+      });
+    return new Map(
+      mine.map((one) => [one.stepKey, { ...one, at: { attemptId: one.attempt.id, token: one.attempt.token } }]),
+    );
+  }
+  const settle = (at: { attemptId: string; token: number } | undefined, outcome = outcomeOf()) =>
+    store.attempts.settle({ attemptId: "", token: 0, ...at, outcome, limits });
+  const numbers = async () =>
+    (
+      await opened.rows<{ number: number }>(
+        sql`select number from events where subject_kind = 'run' and subject_id = ${runId} order by number`,
+      )
+    ).map(({ number }) => number);
+  return { ...opened, store, runId, judge, asked, idOf, tree, words, begin, settle, numbers };
+}
+
+forEachStore("a workflow's run", (open) => {
+  test("has the steps of its definition, in their order, and those without needs are asked", async () => {
+    const of = await openWorkflow(open, [step("b"), step("a", [0], { condition: "plain" }), step("c", [0, 1])]);
+    expect((await of.tree()).steps.map(({ key }) => key)).toEqual(["b", "a", "c"]);
+    expect(await of.words()).toEqual({ b: "pending(judge)", a: "pending", c: "pending" });
+    expect((await of.asked()).map(({ key, condition, needs }) => [key, condition, needs])).toEqual([["b", "none", []]]);
+    expect((await of.tree()).run).toMatchObject({ status: "queued", kind: "workflow" });
+    // Nothing starts that its definition was not asked about.
+    expect((await of.begin()).size).toBe(0);
+  });
+
+  test("is refused where its definition is not kept", async () => {
+    const { store } = await openWorkflow(open, [step("a")]);
+    await expect(store.runs.add(runDraft(workflowOf("e".repeat(64))))).rejects.toMatchObject({
+      code: "definition_gone",
+    });
+  });
+
+  test("with a key that was there is that run", async () => {
+    const of = await openWorkflow(open, [step("a"), step("b", [0])], { idempotencyKey: "once" });
+    const again = await of.store.runs.add(runDraft(workflowOf(), { idempotencyKey: "once" }));
+    expect([again.repeated, again.run.id]).toEqual([true, of.runId]);
+    expect(await of.rows(sql`select id from steps`)).toHaveLength(2);
+  });
+
+  test("runs each step as it was decided, and its end is what others read", async () => {
+    const of = await openWorkflow(open, [step("a"), step("b", [0])]);
+    await of.judge(starts(await of.idOf("a"), commandOf(["make", "it"])));
+    const a = (await of.begin()).get("a");
+    expect(a?.run.target).toMatchObject({ kind: "command", argv: ["make", "it"] });
+    expect(a?.spec).toMatchObject({ base: "/" });
+    const tails = { stdout: "out", stderr: "err" };
+    expect(await of.settle(a?.at, outcomeOf({ output: '{"n":1}', tails }))).toMatchObject({ run: "queued" });
+    expect(await of.store.steps.ended({ runId: of.runId, keys: ["a", "b"] })).toEqual([
+      {
+        key: "a",
+        status: "succeeded",
+        output: '{"n":1}',
+        result: { exitCode: 0, stdoutTail: "out", stderrTail: "err", class: null, message: null },
+      },
+    ]);
+    expect((await of.asked()).map(({ key, needs }) => [key, needs])).toEqual([
+      ["b", [{ status: "succeeded", reason: null, continueOnFailure: false }]],
+    ]);
+    await of.judge(starts(await of.idOf("b")));
+    expect(await of.settle((await of.begin()).get("b")?.at)).toMatchObject({ run: "succeeded" });
+    expect((await of.tree()).run.output).toBeNull();
+    expect(await of.numbers()).toEqual((await of.numbers()).map((_, i) => i + 1));
+  });
+
+  test("a step that is judged twice, or by two daemons, has one outcome", async () => {
+    const of = await openWorkflow(open, [step("a"), step("b", [0])]);
+    const a = await of.idOf("a");
+    const answers = await Promise.all([of.judge(skips(a)), of.judge(starts(a)), of.judge(skips(a))]);
+    expect(answers.map(({ judged }) => judged).toSorted((a, b) => a - b)).toEqual([0, 0, 1]);
+    const before = await of.words();
+    await of.judge(starts(a), starts(await of.idOf("b")));
+    expect(await of.words()).toEqual(before);
+    expect(await of.numbers()).toEqual((await of.numbers()).map((_, i) => i + 1));
+  });
+
+  test("of which nothing had to be done succeeds", async () => {
+    const of = await openWorkflow(open, [step("a"), step("b", [0])]);
+    expect(await of.judge(skips(await of.idOf("a")))).toEqual({ run: "succeeded", judged: 1 });
+    expect(await of.words()).toEqual({ a: "skipped(condition)", b: "skipped(needs_skipped)" });
+    expect((await of.tree()).run).toMatchObject({ status: "succeeded", reason: null, error: null });
+  });
+
+  test("a gate that blocks skips what stands behind it, and the run succeeds", async () => {
+    const of = await openWorkflow(open, [step("gate", [], { kind: "gate" }), step("b", [0]), step("c", [1])]);
+    await of.judge(starts(await of.idOf("gate")));
+    const ended = await of.settle(
+      (await of.begin()).get("gate")?.at,
+      outcomeOf({ kind: "blocked", exitStatus: 75, message: "exited with status 75, which blocks" }),
+    );
+    expect(ended).toMatchObject({ step: "skipped", run: "succeeded" });
+    expect(await of.words()).toEqual({ gate: "skipped(blocked)", b: "skipped(blocked)", c: "skipped(blocked)" });
+  });
+
+  test("a step that cannot be decided on fails with its reason, and the run is told by it", async () => {
+    const of = await openWorkflow(open, [step("a"), step("b", [0])]);
+    await of.judge({
+      stepId: await of.idOf("a"),
+      does: "fail",
+      class: "env_invalid",
+      reason: "expression",
+      message: "if: steps.x.output is not there",
+    });
+    expect(await of.words()).toEqual({ a: "failed(expression)", b: "skipped(needs)" });
+    expect((await of.tree()).run).toMatchObject({
+      status: "failed",
+      reason: "expression",
+      error: { class: "env_invalid", message: "if: steps.x.output is not there" },
+    });
+  });
+
+  test("that is cancelled ends what waits at once, and what is at work with its host", async () => {
+    const of = await openWorkflow(open, [step("a"), step("b"), step("c", [0])]);
+    await of.judge(starts(await of.idOf("a")));
+    const a = (await of.begin()).get("a");
+    const { runId } = of;
+    expect(await of.store.runs.cancel({ runId, by: "person", reason: "enough", limits })).toBe("requested");
+    expect(await of.words()).toEqual({ a: "running", b: "cancelled(enough)", c: "cancelled(enough)" });
+    expect(await of.judge(starts(await of.idOf("b")))).toMatchObject({ judged: 0 });
+    await of.settle(a?.at, outcomeOf({ kind: "cancelled", class: "cancelled", exitStatus: null }));
+    expect((await of.tree()).run.status).toBe("cancelled");
+  });
+
+  test("waits as the step waits that goes on first", async () => {
+    const of = await openWorkflow(open, [step("a"), step("b")]);
+    const target = commandOf(["true"]);
+    const policy = { ...runDraft(target).policy, attempts: 3 };
+    await of.judge(
+      ...(await of.asked()).map(
+        ({ stepId }): StepVerdict => ({ stepId, does: "start", spec: { target, policy, base: "/" } }),
+      ),
+    );
+    const begun = await of.begin();
+    const failed = outcomeOf({ kind: "failed", class: "exit", exitStatus: 3 });
+    expect(await of.settle(begun.get("a")?.at, failed)).toMatchObject({ step: "waiting", run: "running" });
+    expect(await of.settle(begun.get("b")?.at, outcomeOf())).toMatchObject({ run: "waiting" });
+    const { run, steps } = await of.tree();
+    expect([run.reason, run.wakeAt]).toEqual(["retry", steps[0]?.wakeAt]);
+    of.clock.advance(3_600_000);
+    expect((await of.store.steps.wake({ limit: 10 })).woken).toBe(1);
+    // It was decided on: it is tried again as it was.
+    expect(await of.words()).toMatchObject({ a: "ready" });
+  });
+
+  test("a step with a lock waits for the one that holds it, in whatever run", async () => {
+    const of = await openWorkflow(open, [step("a"), step("b")]);
+    const target = commandOf(["true"]);
+    const { policy } = runDraft(target);
+    await of.judge(
+      ...(await of.asked()).map(
+        ({ stepId }): StepVerdict => ({ stepId, does: "start", spec: { target, policy, base: "/", lock: "deploy" } }),
+      ),
+    );
+    const first = await of.begin();
+    expect(first.size).toBe(1);
+    await of.settle([...first.values()][0]?.at);
+    expect((await of.begin()).size).toBe(1);
+  });
+});
+
+forEachStore("a retry of a workflow's run", (open) => {
+  /** a and b succeed, c fails, d needs all of them. */
+  async function openFailed() {
+    const of = await openWorkflow(open, [step("a"), step("b", [0]), step("c"), step("d", [1, 2])]);
+    const failed = outcomeOf({ kind: "failed", class: "exit", exitStatus: 3 });
+    for (const key of ["a", "c", "b"]) {
+      await of.judge(starts(await of.idOf(key)));
+      const output = JSON.stringify({ of: key });
+      await of.settle((await of.begin()).get(key)?.at, key === "c" ? failed : outcomeOf({ output }));
+    }
+    expect((await of.tree()).run.status).toBe("failed");
+    const retry = async (more: { from?: string; fresh?: boolean } = {}) => {
+      const run = await of.store.runs.retry({ runId: of.runId, by: "person", limits, ...more });
+      const tree = await of.store.runs.get({ runId: run.id });
+      const old = new Map((await of.tree()).steps.map(({ id, key }) => [id, key]));
+      return (tree?.steps ?? []).map(({ key, status, reason, output, reusedFrom }) =>
+        [key, status, reason, output, reusedFrom === null ? null : old.get(reusedFrom)].filter((one) => one !== null),
+      );
+    };
+    return { ...of, retry };
+  }
+  const again = (key: string) => [key, "pending", "judge"];
+  const kept = (key: string) => [key, "succeeded", JSON.stringify({ of: key }), key];
+
+  test("begins at what did not succeed", async () => {
+    expect(await (await openFailed()).retry()).toEqual([kept("a"), kept("b"), again("c"), ["d", "pending"]]);
+  });
+  test("does a step again that is named, with what needs it", async () => {
+    const { retry } = await openFailed();
+    expect(await retry({ from: "b" })).toEqual([kept("a"), again("b"), again("c"), ["d", "pending"]]);
+    expect(await retry({ from: "a" })).toEqual([again("a"), ["b", "pending"], again("c"), ["d", "pending"]]);
+  });
+  test("does all of it again where that is asked for", async () => {
+    const { retry } = await openFailed();
+    expect(await retry({ fresh: true })).toEqual([again("a"), ["b", "pending"], again("c"), ["d", "pending"]]);
+  });
+  test("comes to its end with what it did not do again", async () => {
+    const of = await openFailed();
+    const run = await of.store.runs.retry({ runId: of.runId, by: "person", limits });
+    const ask = (await of.store.steps.toJudge({ hostId, limit: 10 })).find((one) => one.run.id === run.id);
+    await of.store.steps.judge({ runId: run.id, verdicts: [starts(ask?.stepId ?? "")], limits });
+    await of.settle((await of.begin()).get("c")?.at);
+    const [next] = (await of.store.steps.toJudge({ hostId, limit: 10 })).filter((one) => one.run.id === run.id);
+    expect([next?.key, next?.needs.map(({ status }) => status)]).toEqual(["d", ["succeeded", "succeeded"]]);
+    expect(await of.store.steps.judge({ runId: run.id, verdicts: [skips(next?.stepId ?? "")], limits })).toMatchObject({
+      run: "succeeded",
+    });
+  });
+  test("of one that has nothing left to do does all of it again", async () => {
+    const of = await openWorkflow(open, [step("a")]);
+    await of.judge(starts(await of.idOf("a")));
+    await of.settle((await of.begin()).get("a")?.at);
+    const run = await of.store.runs.retry({ runId: of.runId, by: "person", limits });
+    expect((await of.store.runs.get({ runId: run.id }))?.steps).toMatchObject([{ status: "pending", reason: "judge" }]);
+  });
+  test("reuses nothing of what was done in a worktree", async () => {
+    const of = await openFailed();
+    await of.run(
+      sql`insert into worktrees (run_id, host_id, cwd, path, state, created_at) values (${of.runId}, ${hostId}, '/', '/t', 'made', 0)`,
+    );
+    await expect(of.retry()).rejects.toMatchObject({ code: "tree_not_shared" });
+    expect((await of.retry({ fresh: true }))[0]).toEqual(again("a"));
+  });
+});
+
+interface Played {
+  readonly needs: readonly number[];
+  readonly condition: SkeletonStep["condition"];
+  readonly answer: (asked: { readonly failed: boolean; readonly met: boolean }) => boolean;
+  readonly end: "succeeded" | "failed" | "timed_out" | "blocked";
+  readonly continueOnFailure: boolean;
+}
+const conditions: readonly Pick<Played, "condition" | "answer">[] = [
+  { condition: "none", answer: () => true },
+  { condition: "plain", answer: () => true },
+  { condition: "plain", answer: () => false },
+  { condition: "asks", answer: () => true },
+  { condition: "asks", answer: ({ failed }) => failed },
+  { condition: "asks", answer: ({ met }) => met },
+];
+const played = fc.integer({ min: 1, max: 7 }).chain((count) =>
+  fc.tuple(
+    ...Array.from({ length: count }, (_, index) =>
+      fc
+        .record({
+          needs: index === 0 ? fc.constant([]) : fc.uniqueArray(fc.nat(index - 1), { maxLength: 3 }),
+          condition: fc.constantFrom(...conditions),
+          end: fc.constantFrom<Played["end"]>("succeeded", "succeeded", "failed", "timed_out", "blocked"),
+          continueOnFailure: fc.boolean(),
+        })
+        .map(({ condition, ...rest }): Played => ({ ...rest, ...condition })),
+    ),
+  ),
+);
+
+/** What the table says becomes of each step, without a store. */
+function byTable(steps: readonly Played[]): readonly string[] {
+  const states: { status: StepStatus; reason: string | null; continueOnFailure: boolean }[] = [];
+  for (const of of steps) {
+    const ready = readiness(
+      of.needs.map((need) => states[need] ?? { status: "pending", reason: null, continueOnFailure: false }),
+      of.condition,
+    );
+    const ended =
+      ready.does === "skip"
+        ? { status: "skipped" as const, reason: ready.reason }
+        : ready.does === "ask" && !of.answer(ready)
+          ? { status: "skipped" as const, reason: "condition" }
+          : of.end === "blocked"
+            ? { status: "skipped" as const, reason: "blocked" }
+            : { status: of.end, reason: null };
+    states.push({ ...ended, continueOnFailure: of.continueOnFailure });
+  }
+  return states.map(({ status, reason }) => (status === "skipped" ? `${status}(${reason})` : status));
+}
+
+forEachStore("the truth table", (open, kind) => {
+  test("holds in the store under any interleaving of the ends, and the run ends as its steps say", async () => {
+    const { store, clock } = await open();
+    const ported = asStore(store);
+    const host = { hostId, name: "one", machineId: "m", bootId: "b", version: "0" };
+    await ported.hosts.join({ ...host, leaseMs: limits.leaseMs, commandCap: 256, agentCap: 2 });
+    let nth = 0;
+    await fc.assert(
+      fc.asyncProperty(played, fc.infiniteStream(fc.nat(1_000)), async (steps, order) => {
+        const pick = <T>(of: readonly T[]): T => of[(order.next().value ?? 0) % of.length] as T;
+        const ownDigest = String(nth++).padStart(64, "0");
+        await ported.definitions.put({
+          digest: ownDigest,
+          steps: steps.map(({ needs, condition, continueOnFailure }, i) =>
+            step(`s${i}`, needs, { condition, continueOnFailure }),
+          ),
+        });
+        const { run } = await ported.runs.add(runDraft(workflowOf(ownDigest)));
+        const runId = run.id;
+        const live = new Map<number, { readonly attemptId: string; readonly token: number }>();
+        const place = (key: string) => Number(key.slice(1));
+        for (;;) {
+          clock.advance(1);
+          const asked = (await ported.steps.toJudge({ hostId, limit: 100 })).filter((one) => one.run.id === runId);
+          const moves: (() => Promise<unknown>)[] = [];
+          for (const { stepId, key, needs, condition } of asked) {
+            const ready = readiness(needs, condition);
+            const of = steps[place(key)];
+            expect(["start", "ask"]).toContain(ready.does);
+            const goes = ready.does !== "ask" || of?.answer(ready) === true;
+            moves.push(() => ported.steps.judge({ runId, verdicts: [goes ? starts(stepId) : skips(stepId)], limits }));
+          }
+          const { mine } = await ported.admission.pass({ hostId, limits });
+          for (const { attempt, stepKey } of mine) {
+            const at = { attemptId: attempt.id, token: attempt.token };
+            await ported.attempts.start({ ...at, bootId: "b", folder: attempt.id, awakeAt: 0 });
+            live.set(place(stepKey), at);
+          }
+          for (const [index, at] of live) {
+            const end = steps[index]?.end ?? "succeeded";
+            const failure =
+              end === "failed"
+                ? { class: "exit" as const }
+                : end === "timed_out"
+                  ? { class: "timeout" as const }
+                  : { class: null };
+            moves.push(async () => {
+              live.delete(index);
+              await ported.attempts.settle({ ...at, outcome: outcomeOf({ kind: end, ...failure }), limits });
+            });
+          }
+          if (moves.length === 0) break;
+          await pick(moves)();
+        }
+        const tree = await ported.runs.get({ runId });
+        const words = tree?.steps.map(({ status, reason }) => (status === "skipped" ? `${status}(${reason})` : status));
+        expect(words).toEqual(byTable(steps));
+        const fails = (tree?.steps ?? []).some(
+          (one, i) =>
+            endTable.find((row) => row.status === one.status && (row.reason === null || row.reason === one.reason))
+              ?.failsRun === true && steps[i]?.continueOnFailure !== true,
+        );
+        expect(isFinal(tree?.run.status ?? "queued")).toBe(true);
+        expect(tree?.run.status === "succeeded").toBe(!fails);
+      }),
+      { numRuns: kind.way === "memory" ? 120 : 12 },
+    );
+  });
+});
