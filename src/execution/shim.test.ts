@@ -1,8 +1,9 @@
 import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { release, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { canMakeCgroups, openCgroups } from "./cgroups.ts";
 import { findTool } from "./resident.ts";
 import { perlResident, quote, requestFrame, requestText } from "./shim.ts";
 
@@ -86,4 +87,43 @@ describe("a request to perl", () => {
       else expect(started).toMatch(whole);
     }
   });
+
+  /** CLONE_INTO_CGROUP came with Linux 5.7. */
+  const bearsIn = process.platform === "linux" && Number.parseFloat(release().replace(/\.(\d)\b/, ".0$1")) >= 5.07;
+
+  test.skipIf(perl === null || !canMakeCgroups() || !bearsIn)(
+    "bears the shim in its cgroup, and where that is none leaves the move to the shim",
+    () => {
+      const cgroups = openCgroups(folder);
+      const cgroup = cgroups?.make("att_born.1") ?? "";
+      const recorder = join(folder, "recorder");
+      const started = join(folder, "started");
+      writeFileSync(
+        recorder,
+        `#!/bin/sh\nprintf '%s\\n' "$6" >>${quote(started)}\ncat /proc/self/cgroup >>${quote(started)}\n`,
+      );
+      chmodSync(recorder, 0o755);
+      const born = (place: string): string => {
+        rmSync(started, { force: true });
+        const argv = ["/shim", "/folder", "/", "/dev/null", "0022", place, "-", "file", "true"];
+        spawnSync(perl ?? "", ["-e", perlResident(process.platform, process.arch)], {
+          input: requestFrame(recorder, { environment: { A: "1" }, argv }),
+          stdio: ["pipe", "pipe", "ignore"],
+          env: { PATH: "/usr/bin:/bin" },
+          timeout: 10_000,
+        });
+        return readFileSync(started, "utf8");
+      };
+      try {
+        const [word, ...groups] = born(cgroup).split("\n");
+        expect(word).toBe(`in:${cgroup}`);
+        expect(groups.find((line) => line.startsWith("0::"))).toMatch(/\/att_born\.1$/);
+        expect(born(folder)).toMatch(new RegExp(`^${folder}\n`));
+        expect(born(join(folder, "none"))).toMatch(new RegExp(`^${folder}/none\n`));
+      } finally {
+        cgroups?.remove(cgroup);
+        cgroups?.close();
+      }
+    },
+  );
 });

@@ -3,7 +3,8 @@
  * without us, so its text is written to the runs folder once and never changed under a running one (its name holds its
  * digest).
  *
- * Arguments: FOLDER CWD STDIN UMASK CGROUP REAPER OUTPUT COMMAND ARGS...; `-` stands for "none" in CGROUP and REAPER.
+ * Arguments: FOLDER CWD STDIN UMASK CGROUP REAPER OUTPUT COMMAND ARGS...; `-` stands for "none" in CGROUP and REAPER, and
+ * `in:CGROUP` says that the shim was born there.
  * Its variables are named DROVER_X_..., which no environment of a target can hold: a shell exports what it imported, so
  * an assignment to `d` would change the command's `d`.
  */
@@ -28,7 +29,7 @@ shift 7; umask 077
 trap : HUP INT QUIT TERM USR1 USR2 ALRM PIPE XCPU XFSZ
 set -C
 ${identity}; echo "$DROVER_X_S" >"$DROVER_X_D/id" || exit 125
-case $DROVER_X_G in -) ;; *) echo 0 >|"$DROVER_X_G/cgroup.procs" || DROVER_X_G=- ;; esac
+case $DROVER_X_G in -) ;; in:*) DROVER_X_G=\${DROVER_X_G#in:} ;; *) echo 0 >|"$DROVER_X_G/cgroup.procs" || DROVER_X_G=- ;; esac
 if [ "$DROVER_X_O" = pipe ]; then ${mkfifo} "$DROVER_X_D/out.pipe" "$DROVER_X_D/err.pipe" || exit 125; fi
 : >"$DROVER_X_D/run" || exit 125
 # For append: a plain descriptor would overwrite what another one appended.
@@ -127,17 +128,22 @@ process.stdin.on("error", () => process.exit(0));
 /** How a list of processes shows the perl process. */
 export const RESIDENT_TITLE = "drover-resident";
 
-/** System call numbers of setsid and prctl where we know them. */
-const CALLS: Readonly<Record<string, { readonly setsid: number; readonly prctl: number }>> = {
-  "linux-x64": { setsid: 112, prctl: 157 },
-  "linux-arm64": { setsid: 157, prctl: 167 },
+/** System call numbers where we know them. */
+const CALLS: Readonly<Record<string, { readonly setsid: number; readonly prctl: number; readonly clone3: number }>> = {
+  "linux-x64": { setsid: 112, prctl: 157, clone3: 435 },
+  "linux-arm64": { setsid: 157, prctl: 167, clone3: 435 },
 };
+
+/** Word of a request that names the cgroup: the shell, the shim's file and four arguments are before it. */
+const CGROUP_WORD = 6;
 
 /**
  * The perl process: a frame per attempt, as `requestFrame` makes it. It forks, makes a session and becomes the shim. On
- * Linux the shim is a child subreaper (PR_SET_CHILD_SUBREAPER is 36), so that whatever runs away from the command becomes
- * the shim's child; word 6 of the shim's arguments says whether that worked. What the last frame lacks when its writer dies
- * is not started. It leaves when its input ends, and when it cannot fork, so that another one is asked.
+ * Linux the shim is born in its cgroup (clone3 with CLONE_INTO_CGROUP, 0x200000000, since 5.7): one that moves there by itself
+ * makes the kernel wait for all its processors, for 7 to 21 ms on a machine at rest, and with it every start behind it. And it
+ * is a child subreaper (PR_SET_CHILD_SUBREAPER is 36), so that whatever runs away from the command becomes the shim's child;
+ * word 6 of the shim's arguments says whether that worked. What the last frame lacks when its writer dies is not started. It
+ * leaves when its input ends, and when it cannot fork, so that another one is asked.
  */
 export function perlResident(platform: string, arch: string): string {
   const calls = CALLS[`${platform}-${arch}`];
@@ -145,14 +151,24 @@ export function perlResident(platform: string, arch: string): string {
     calls === undefined
       ? "POSIX::setsid();"
       : `syscall(${calls.setsid}); $argv[7] = "yes" if syscall(${calls.prctl}, 36, 1, 0, 0, 0) == 0;`;
+  const born =
+    calls === undefined
+      ? "fork"
+      : `if ($_[0] ne "-" && sysopen my $place, $_[0], 0) {
+    my $how = eval { pack "Q11", 0x200000000, 0, 0, 0, 17, 0, 0, 0, 0, 0, fileno $place };
+    my $pid = defined $how ? syscall(${calls.clone3}, $how, 88) : -1;
+    if ($pid >= 0) { $_[0] = "in:$_[0]"; return $pid; }
+  }
+  fork`;
   return String.raw`${calls === undefined ? "use POSIX (); " : ""}
 sub take { my ($want) = @_; my $got = ""; while (length $got < $want) { my $read = sysread STDIN, $got, $want - length $got, length $got; next if !defined $read && $!{EINTR}; exit if !$read; } $got }
+sub born { ${born} }
 $0 = "${RESIDENT_TITLE}";
 $SIG{CHLD} = sub { 1 while waitpid(-1, 1) > 0 };
 for (;;) {
   my ($size, $variables) = unpack "NN", take(8);
   my @words = split /\0/, take($size), -1;
-  my $pid = fork; exit 1 if !defined $pid; next if $pid;
+  my $pid = born($words[2 * $variables + ${CGROUP_WORD}]); exit 1 if !defined $pid; next if $pid;
   $SIG{CHLD} = "DEFAULT";
   %ENV = splice @words, 0, 2 * $variables;
   my @argv = @words;
