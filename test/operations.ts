@@ -38,6 +38,9 @@ export const testTrees: WorktreeTools = {
   look: async () => whole,
   remove: async () => ({ removed: true, state: whole }),
   strays: async () => [],
+  handOff: async () => {
+    throw new Error("no branch is handed over here");
+  },
   lacks: async () => false,
   isUnknown: async () => false,
 };

@@ -128,6 +128,9 @@ export const defaultLimits = {
   gitMs: 30_000,
   gitFetchMs: 60_000,
   gitCheckoutMs: 600_000,
+  /** Limit of one push, and of one call of a program that opens pull requests. */
+  gitPushMs: 120_000,
+  pullRequestMs: 60_000,
   /** How long a command line may take to say its version or whether it is logged in. */
   agentProbeMs: 20_000,
   /** How long a program of the system may take to answer an import (`crontab -l`), and how much of its answer is read. */

@@ -266,6 +266,37 @@ export interface RemovedWorktree {
   readonly note?: string | null;
 }
 
+/** What a run's branch is handed over with. What is null is taken from its commits. */
+export interface HandoffWish {
+  readonly title: string | null;
+  readonly body: string | null;
+  /** The branch that it is to be merged into; null: the one that the remote takes for its own. */
+  readonly base: string | null;
+  readonly draft: boolean;
+  /** Whether a pull request is wanted. */
+  readonly open: boolean;
+}
+
+/** What became of a run's branch. */
+export interface Handoff {
+  readonly branch: string;
+  readonly commit: string;
+  /** Of its own, since its base. */
+  readonly commits: number;
+  /** What the remote has of it now: `left` nothing, since there is no remote. `before`: it had it already. */
+  readonly pushed: "left" | "now" | "before";
+  readonly pullRequest: {
+    readonly url: string;
+    readonly state: "open" | "closed" | "merged";
+    /** It was there already. */
+    readonly found: boolean;
+  } | null;
+  /** Why there is no pull request, in words. */
+  readonly because: string | null;
+  /** Changes in the tree that no commit has, and that stay there; null where the tree is gone or cannot be looked at. */
+  readonly uncommitted: number | null;
+}
+
 /** Makes worktrees and removes those that hold nothing. Errors: AppError `workspace` with git's own words. */
 export interface Worktrees {
   /** The folder for a run's worktree. Pure. */

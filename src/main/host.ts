@@ -155,6 +155,7 @@ export function worktreeTools(open: () => Promise<HostWorktrees>): WorktreeTools
     look: async (record) => (await open()).look(record),
     remove: async (record, discard) => (await open()).remove(record, discard),
     strays: async (known) => (await open()).strays(known),
+    handOff: async (record, wish) => (await open()).handOff(record, wish),
     isUnknown: async (cwd) => (await open()).isUnknown(cwd),
     lacks: async (cwd, file) => (await open()).lacks(cwd, file),
   };

@@ -356,6 +356,12 @@ export const operations: readonly Entry[] = [
     load: () => import("./worktrees/remove-worktree.ts"),
   },
   {
+    name: "worktree.handoff",
+    where: "local",
+    summary: "Hand the branch of an ended run over: push it, and open a pull request, each once",
+    load: () => import("./worktrees/hand-off.ts"),
+  },
+  {
     name: "worktree.prune",
     where: "write",
     summary: "Look at every worktree of this host, also those without a record, and remove what holds nothing",

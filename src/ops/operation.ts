@@ -1,7 +1,7 @@
 /** The vocabulary of operations: everything anyone can do, defined once, projected to every surface. */
 import type { AgentFacts, TranscriptEntry } from "../core/agent.ts";
 import type { ErrorKind } from "../core/errors.ts";
-import type { Instant, RemovedWorktree, Store, WorktreeState } from "../core/ports.ts";
+import type { Handoff, HandoffWish, Instant, RemovedWorktree, Store, WorktreeState } from "../core/ports.ts";
 import type { AccountRecord, WorktreeRecord } from "../core/records.ts";
 import type { ServiceControl } from "../core/service.ts";
 import type { Provider } from "../core/target.ts";
@@ -85,6 +85,11 @@ export interface WorktreeTools {
   look(record: WorktreeRecord): Promise<WorktreeState>;
   /** Removes it when it holds nothing, or with `discard`, which keeps a rescue ref. Errors: AppError `workspace`. */
   remove(record: WorktreeRecord, discard: boolean): Promise<RemovedWorktree>;
+  /**
+   * Pushes a run's branch and opens its pull request, each once. Errors: AppError conflict `no_commits`, `branch_gone`,
+   * `branch_moved`, `push_refused`; unreachable `push_failed`, `pull_request_failed`; `workspace`.
+   */
+  handOff(record: WorktreeRecord, wish: HandoffWish): Promise<Handoff>;
   /** Trees below our folder that are none of these. @param known paths of all records of this host */
   strays(known: readonly string[]): Promise<readonly StrayTree[]>;
   /** Whether no commit of a folder's checkout has a file, so that a tree made for it would not. @param file from the folder on */

@@ -1,4 +1,5 @@
 /** For every command through the real binary: one success, one bad input, one thing that is not there. */
+import { execFileSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -617,6 +618,29 @@ const cases: readonly Case[] = [
       }),
     bad: [["worktree", "prune", "--force"], "unknown_flag"],
     missing: null,
+  },
+  {
+    name: "worktree.handoff",
+    success: async () => {
+      const shop = join(home.folder, "shop");
+      const who = ["-c", "user.name=t", "-c", "user.email=t@drover.invalid"];
+      const git = (...args: string[]) => execFileSync("git", [...who, ...args], { cwd: home.folder, encoding: "utf8" });
+      git("init", "-q", "-b", "main", shop);
+      git("-C", shop, "commit", "-q", "--allow-empty", "-m", "first");
+      git("clone", "-q", "--bare", shop, "shop.git");
+      git("-C", shop, "remote", "add", "origin", join(home.folder, "shop.git"));
+      const work = `git ${who.join(" ")} commit -q --allow-empty -m work`;
+      const { id } = await home.json<{ id: string }>(["run", "--cwd", shop, "--worktree", "required", "--shell", work]);
+      const handoff = ["worktree", "handoff", id, "--push-only"];
+      const given = await answer<{ branch: string; commit: string }>("worktree.handoff", handoff);
+      expect(given).toMatchObject({ runId: id, commits: 1, pushed: "now", pullRequest: null });
+      expect(git("-C", "shop.git", "rev-parse", given.branch).trim()).toBe(given.commit);
+      expect((await home.run(handoff)).out).toBe(
+        `${given.branch}, 1 commit, is on origin already\nno pull request: none was wanted\n`,
+      );
+    },
+    bad: [["worktree", "handoff", "x", "--force"], "unknown_flag"],
+    missing: [["worktree", "handoff", "run_nobody"], "run_not_found"],
   },
   {
     name: "config.path",

@@ -1,4 +1,5 @@
 /** Accounts, agents and worktrees for people. */
+import type { Handoff } from "../../core/ports.ts";
 import type { AccountDocument, HoldDocument, Warning } from "../../ops/documents.ts";
 import { WITHOUT_REASON } from "../../ops/accounts/hold-until.ts";
 import type { Screen } from "../screen.ts";
@@ -226,6 +227,25 @@ export function treeTable({ items }: { readonly items: readonly TreeRow[] }, scr
     ]),
     screen,
   );
+}
+
+export function handedOff(answer: Handoff): string {
+  const { branch, commits, pushed, pullRequest, because, uncommitted } = answer;
+  const what = `${inertLine(branch)}, ${plural(commits, "commit")}`;
+  const where = {
+    left: `${what}, stays where it is`,
+    now: `${what}, is pushed to origin`,
+    before: `${what}, is on origin already`,
+  };
+  const request =
+    pullRequest === null
+      ? `no pull request: ${inertLine(because ?? "")}`
+      : `pull request ${inertLine(pullRequest.url)}, ${pullRequest.found ? `which is there already and ${pullRequest.state}` : "opened now"}`;
+  const rest =
+    uncommitted === null || uncommitted === 0
+      ? ""
+      : `${plural(uncommitted, "change is", "changes are")} in no commit, and not handed over\n`;
+  return `${where[pushed]}\n${request}\n${rest}`;
 }
 
 export const treeRemoved = (answer: {

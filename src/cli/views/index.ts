@@ -73,6 +73,7 @@ export const views: { readonly [operation: string]: () => Promise<View> } = {
   "agent.release": async () => (await accounts()).providerReleased,
   "worktree.ls": async () => (await accounts()).treeTable,
   "worktree.rm": async () => (await accounts()).treeRemoved,
+  "worktree.handoff": async () => (await accounts()).handedOff,
   "worktree.prune": async () => (await accounts()).pruned,
   "import.systemd": async () => (await import("./imports.ts")).imported,
   "import.crontab": async () => (await import("./imports.ts")).imported,

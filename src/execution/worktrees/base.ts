@@ -123,7 +123,7 @@ export async function commitOf(git: Workspace, name: string): Promise<string | n
 }
 
 /** The ssh that the user chose for this repository, kept from asking. Another program than ssh is left as it is: it has no terminal. */
-async function sshCommand(git: Workspace): Promise<string> {
+export async function sshCommand(git: Workspace): Promise<string> {
   const { GIT_SSH_COMMAND: command, GIT_SSH: program } = git.environment;
   const configured = command ?? printed(await git.run(["config", "--get", "core.sshCommand"]));
   const chosen =

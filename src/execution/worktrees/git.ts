@@ -46,7 +46,7 @@ export interface Workspace {
 export type GitAt = (folder: string, unwanted?: AbortSignal) => Workspace;
 
 /** The limits of calls of git. */
-export type GitLimits = Pick<Limits, "gitMs" | "gitFetchMs" | "gitCheckoutMs">;
+export type GitLimits = Pick<Limits, "gitMs" | "gitFetchMs" | "gitCheckoutMs" | "gitPushMs" | "pullRequestMs">;
 
 /** @param daemon the daemon's own environment; of it git gets the allow-list and what it needs to reach remotes */
 export function openGitAt(
@@ -126,9 +126,12 @@ function failure(doing: string, end: ErrandEnd, timeoutMs: number, folder: strin
   );
 }
 
-/** Why a call failed, in git's own words where it had some: one line, without advice, progress, colours and passwords. */
-export function wordsOf(end: ErrandEnd, timeoutMs: number): string {
-  if (end.fault !== null) return `git could not be started: ${end.fault}`;
+/**
+ * Why a call failed, in the program's own words where it had some: one line, without advice, progress, colours and passwords.
+ * @param program that was called
+ */
+export function wordsOf(end: ErrandEnd, timeoutMs: number, program = "git"): string {
+  if (end.fault !== null) return `${program} could not be started: ${end.fault}`;
   const said = stderrOf(end)
     .replaceAll(/\u001b\[[0-9;?]*[A-Za-z]/g, "")
     .split(/[\r\n]+/)
@@ -136,10 +139,10 @@ export function wordsOf(end: ErrandEnd, timeoutMs: number): string {
     .filter((line) => line !== "" && !NO_REASON.test(line));
   const words = withoutPasswords([...new Set(said)].join("; "));
   const cut = words.length <= WORDS_CHARACTERS ? words : `${words.slice(0, WORDS_CHARACTERS)}...`;
-  if (end.timedOut) return `git did not end within ${timeoutMs / 1000} s${cut === "" ? "" : `: ${cut}`}`;
+  if (end.timedOut) return `${program} did not end within ${timeoutMs / 1000} s${cut === "" ? "" : `: ${cut}`}`;
   if (cut !== "") return cut;
-  if (!end.whole) return "what git printed could not be read to its end";
-  return end.exit === null ? "git was ended by a signal" : `git ended with status ${end.exit}`;
+  if (!end.whole) return `what ${program} printed could not be read to its end`;
+  return end.exit === null ? `${program} was ended by a signal` : `${program} ended with status ${end.exit}`;
 }
 
 const NO_REASON =

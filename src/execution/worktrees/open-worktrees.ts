@@ -5,7 +5,15 @@ import { basename, dirname, isAbsolute, join, normalize, relative, resolve, sep 
 import { AppError } from "../../core/errors.ts";
 import type { Escape } from "../../core/escape.ts";
 import type { Limits } from "../../core/limits.ts";
-import type { MadeWorktree, RemovedWorktree, WorktreeOrder, WorktreeState, Worktrees } from "../../core/ports.ts";
+import type {
+  Handoff,
+  HandoffWish,
+  MadeWorktree,
+  RemovedWorktree,
+  WorktreeOrder,
+  WorktreeState,
+  Worktrees,
+} from "../../core/ports.ts";
 import type { WorktreeRecord } from "../../core/records.ts";
 import { isFull, statOf } from "../attempt-folder.ts";
 import type { ProcessTable } from "../processes.ts";
@@ -14,6 +22,7 @@ import { endAbandonedGit } from "./abandoned.ts";
 import { condemn, recover, removeFolder, setAside } from "./aside.ts";
 import { chooseBase, commitOf, fetchOrigin, type Origin } from "./base.ts";
 import { commitsOnlyOn, dropBranch, takeBranch } from "./branch.ts";
+import { handOff } from "./handoff.ts";
 import { type GitLimits, noSpaceForTree, openGitAt, type Workspace, workspaceError } from "./git.ts";
 import {
   type Eyes,
@@ -66,6 +75,11 @@ export interface HostWorktrees extends Worktrees {
    * @param most so many are looked into at most
    */
   strays(known: readonly string[], most?: number): Promise<readonly StrayWorktree[]>;
+  /**
+   * Pushes a run's branch and opens its pull request, each once, however often it is done. Errors: AppError conflict
+   * `no_commits`, `branch_gone`, `branch_moved`, `push_refused`; unreachable `push_failed`, `pull_request_failed`; `workspace`.
+   */
+  handOff(record: WorktreeRecord, wish: HandoffWish): Promise<Handoff>;
   /** Whether HEAD of a folder's checkout has no such file, and a tree would be made for it. @param file from the folder on */
   lacks(cwd: string, file: string): Promise<boolean>;
   /** Whether a folder is below the top of its checkout and git knows no file in it: then `auto` makes no tree for it. */
@@ -560,6 +574,18 @@ export function openWorktrees(options: WorktreesOptions): HostWorktrees {
         return { ...answer, state: withoutSecrets(state, censor), note: note === null ? null : censor(note) };
       }),
     strays,
+    handOff: (record, wish) =>
+      inWords("the branch cannot be handed over", record.path, async (censor) => {
+        const common = await commonFor(record);
+        if (common === null)
+          throw workspaceError(`the repository of ${record.path} is not there`, {
+            path: record.repository ?? record.cwd,
+          });
+        const tools = { at, table, limits, environment: options.environment };
+        // Two at a time would both find no pull request.
+        const handoff = await inTurn(`handoff ${common}`, () => handOff(record, wish, common, tools));
+        return { ...handoff, because: handoff.because === null ? null : censor(handoff.because) };
+      }),
     isUnknown: (cwd) =>
       inWords("the repository cannot be looked at", cwd, async () => {
         const place = await locate(cwd, at);

@@ -1,12 +1,9 @@
-import { resolve } from "node:path";
 import { AppError } from "../../core/errors.ts";
-import { isFinal } from "../../core/run.ts";
-import type { WorktreeRecord } from "../../core/records.ts";
 import { findRun } from "../find.ts";
 import { badInput, required, text } from "../fields.ts";
-import { defineOperation, type StoreContext } from "../operation.ts";
+import { defineOperation } from "../operation.ts";
 import { boolean, integer, listOf, nullable, object, string } from "../shape.ts";
-import { removeTree, treesOfHost } from "./worktree-answer.ts";
+import { findTree, removeTree, requireEnded } from "./worktree-answer.ts";
 
 export const operation = defineOperation({
   name: "worktree.rm",
@@ -49,17 +46,7 @@ export const operation = defineOperation({
           "contradiction",
         );
     }
-    if (record.hostId !== context.hostId)
-      throw new AppError("conflict", "other_host", "this worktree lies on another host", {
-        path: "worktree",
-        hint: "Remove it there.",
-      });
-    const tree = await context.store.runs.get({ runId: record.runId });
-    if (tree !== null && !isFinal(tree.run.status))
-      throw new AppError("conflict", "run_not_ended", `${record.runId} has not ended: it is ${tree.run.status}`, {
-        path: "worktree",
-        hint: `Wait for its end, or \`drover cancel ${record.runId}\`.`,
-      });
+    await requireEnded(context, record);
     const { removed, state, note } = await removeTree(context, record, input.discard !== undefined);
     if (!removed)
       throw new AppError(
@@ -89,26 +76,3 @@ export const operation = defineOperation({
     };
   },
 });
-
-/** By its folder, or by its run. Errors: AppError not_found `no_worktree`, and those of a run. */
-async function findTree(context: StoreContext, ref: string): Promise<WorktreeRecord> {
-  const { store } = context;
-  if (ref.startsWith("/")) {
-    const path = resolve(ref);
-    const found = (await treesOfHost(context)).find((one) => one.path === path);
-    if (found !== undefined) return found;
-    throw new AppError("not_found", "no_worktree", `there is no worktree ${JSON.stringify(path)}`, {
-      path: "worktree",
-      hint: "`drover worktree ls` lists them; `drover worktree prune` also looks at those that no record knows.",
-    });
-  }
-  const { run } = await findRun(store, ref, "worktree");
-  const record = await store.worktrees.get({ runId: run.id });
-  if (record !== null && record.state !== "removed") return record;
-  throw new AppError(
-    "not_found",
-    "no_worktree",
-    record === null ? `${run.id} has no worktree` : `the worktree of ${run.id} is gone already`,
-    { path: "worktree", hint: "`drover worktree ls` lists those that are there." },
-  );
-}
