@@ -13,7 +13,7 @@ const ABOUT_AT = 26;
 /** The groups of the first page, by what a name begins with; what fits none stands at the end. */
 const GROUPS: readonly (readonly [string, readonly string[]])[] = [
   ["Daemon", ["up", "down", "status", "doctor", "daemon"]],
-  ["Runs", ["run", "runs", "show", "logs", "cancel", "retry", "why", "events"]],
+  ["Runs", ["run", "runs", "show", "manifest", "logs", "cancel", "retry", "why", "events"]],
   ["Loops and schedules", ["loop", "schedule", "apply"]],
   ["Workflows", ["workflow", "template"]],
   ["Agents", ["agent", "account", "worktree"]],

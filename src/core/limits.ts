@@ -124,6 +124,10 @@ export const defaultLimits = {
   quotaWaitCapMs: 5 * 3_600_000,
   /** A stated reset further away than this makes no sense and is not believed. */
   quotaLongestMs: 8 * 86_400_000,
+  /** Steps that a manifest lists; characters of a receipt's summary; pieces of its evidence. */
+  manifestSteps: 1_000,
+  receiptCharacters: 4_096,
+  receiptEvidence: 100,
   /** Limit of one call of git; of one that fetches; of one that checks files out. */
   gitMs: 30_000,
   gitFetchMs: 60_000,

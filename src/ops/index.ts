@@ -236,6 +236,12 @@ export const operations: readonly Entry[] = [
     summary: "Show a run: steps, attempts, places of logs",
     load: () => import("./runs/show-run.ts"),
   },
+  {
+    name: "manifest",
+    where: "read",
+    summary: "Print a run's manifest: what was asked, by which definition, on which commit, with which result",
+    load: () => import("./runs/print-manifest.ts"),
+  },
   { name: "logs", where: "read", summary: "Print what a run put out", load: () => import("./runs/read-logs.ts") },
   {
     name: "cancel",

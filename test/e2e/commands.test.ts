@@ -289,6 +289,31 @@ const cases: readonly Case[] = [
     missing: [["show", "run_00000000000000000000000000"], "run_not_found"],
   },
   {
+    name: "manifest",
+    success: async () => {
+      const given = await answer<{ result: { exitCode: number }; receipt: { summary: string } }>("manifest", [
+        "manifest",
+        bad,
+      ]);
+      expect(given).toMatchObject({ result: { exitCode: 3 }, receipt: { summary: "last words\n" } });
+      // I13: whatever the run does with its secrets.
+      const canary = "canary-of-the-manifest-5813";
+      const told = `echo "$KEY"; echo "$KEY" >&2; printf '{"said":"%s"}' "$KEY" > "$DROVER_OUTPUT"; exit 3`;
+      const secrets = [
+        "--secret",
+        `KEY=cmd:printf canary-of-; printf the-manifest-5813`,
+        "--env",
+        `API_TOKEN=${canary}`,
+      ];
+      const { id } = JSON.parse((await home.run(["run", "--json", ...secrets, "--shell", told])).out) as { id: string };
+      const { out } = await home.run(["manifest", id]);
+      expect(out).toContain("[secret]");
+      expect(out).not.toContain(canary);
+    },
+    bad: [["manifest"], "missing_value"],
+    missing: [["manifest", "run_nobody"], "run_not_found"],
+  },
+  {
     name: "logs",
     success: async () => {
       expect((await home.run(["logs", good])).out).toBe("one\ntwo\n");
