@@ -178,6 +178,8 @@ export const defaultLimits = {
   workflowSteps: 10_000,
   workflowNeeds: 100_000,
   workflowExpressions: 20_000,
+  /** Items of one step with foreach. */
+  foreachItems: 10_000,
   /** An expression of a workflow: how long it is, its parts and their nesting, and the operations that it may take when it runs. */
   expressionCharacters: 16_384,
   expressionNodes: 1_000,

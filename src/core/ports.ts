@@ -455,6 +455,10 @@ export interface RunDraft {
 export interface StepToJudge {
   readonly stepId: string;
   readonly key: string;
+  /** What its definition calls it: of an item of `foreach` the step that has them. */
+  readonly definitionStep: string;
+  /** JSON text; null of a step that is no item. */
+  readonly item: string | null;
   readonly condition: Condition;
   readonly run: RunRecord;
   readonly needs: readonly NeedState[];
@@ -474,6 +478,8 @@ export type StepVerdict = {
   readonly stepId: string;
 } /** `prompt`: of an agent, to be kept; its target names it then. */ & (
   | { readonly does: "start"; readonly spec: StepSpec; readonly prompt?: string }
+  /** It is done for each of these, JSON texts, so many at a time; null for any number. */
+  | { readonly does: "each"; readonly items: readonly string[]; readonly concurrency: number | null }
   | { readonly does: "skip"; readonly reason: "condition" }
   | { readonly does: "fail"; readonly class: FailureClass; readonly reason: string; readonly message: string }
 );

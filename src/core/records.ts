@@ -132,6 +132,8 @@ export interface StepRecord {
   readonly spec: StepSpec | null;
   /** What it left beside its output; null until it has ended. */
   readonly result: StepResult | null;
+  /** Of an item of `foreach`: the step that has the items. */
+  readonly parentStepId: string | null;
   /** The step of an earlier run whose end it has. */
   readonly reusedFrom: string | null;
   readonly startedAt: Instant | null;

@@ -57,7 +57,7 @@ starting cancel cancelled; starting lose lost; starting fence fenced;
 running adopt running; running succeed succeeded; running fail failed; running time_out timed_out; running cancel cancelled;
 running lose lost; running fence fenced`;
 const stepMoves = `
-pending unblock ready; pending ask pending; pending fail failed; pending cancel cancelled; pending skip skipped;
+pending unblock ready; pending ask pending; pending succeed succeeded; pending fail failed; pending cancel cancelled; pending skip skipped;
 ready grant running; ready hold pending; ready wait waiting; ready fail failed; ready cancel cancelled; ready skip skipped;
 running return ready; running wait waiting; running succeed succeeded; running fail failed; running time_out timed_out; running cancel cancelled;
 running skip skipped;

@@ -125,7 +125,14 @@ export type StepEvent =
 
 /** `return` gives a granted step back to the queue; `hold` takes a ready one out of it again; `ask` has its definition asked whether it starts. */
 export const stepTable: { readonly [S in StepStatus]: { readonly [E in StepEvent]?: StepStatus } } = {
-  pending: { unblock: "ready", ask: "pending", fail: "failed", cancel: "cancelled", skip: "skipped" },
+  pending: {
+    unblock: "ready",
+    ask: "pending",
+    succeed: "succeeded",
+    fail: "failed",
+    cancel: "cancelled",
+    skip: "skipped",
+  },
   ready: { grant: "running", hold: "pending", wait: "waiting", fail: "failed", cancel: "cancelled", skip: "skipped" },
   queued: {},
   running: {

@@ -73,7 +73,7 @@ export function createWorkflows({ store, limits, log, hostId, again, onReady, on
       }
     };
     const keys = asks.flatMap((ask) => {
-      const read = safely(ask, () => readsOf(asked, ask.key, limits));
+      const read = safely(ask, () => readsOf(asked, ask.definitionStep, limits));
       return "stepId" in read ? [] : read;
     });
     const ended = keys.length === 0 ? [] : await store.steps.ended({ runId: first.run.id, keys: [...new Set(keys)] });

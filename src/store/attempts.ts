@@ -510,12 +510,13 @@ function* endOn(
         where id = ${step.id} and token = ${token} and finished_at is null`,
   );
   const among = steps.map((one) => (one.id === step.id ? { ...one, status: stepStatus, reason, wakeAt } : one));
-  const after = settles ? yield* followUp(desk, among, [step.id]) : among;
+  const after = settles ? yield* followUp(desk, among, [step.id]) : { steps: among, ends: [] };
   const isCrashLoop = reason === "crash_loop";
   const runStatus = yield* standOf(
     desk,
-    after,
+    after.steps,
     [
+      ...after.ends,
       {
         id: step.id,
         reason: end.step.event === "succeed" ? null : reason,

@@ -5,6 +5,7 @@ import type { DeclaredChanges, DeclaredRest, OwnedLoop } from "../core/ports.ts"
 import type { LoopRecord } from "../core/records.ts";
 import { changedAccount, newAccount, removedAccount } from "./accounts.ts";
 import { archived, changedLoop, changedMeanwhile, loadsOf, newLoop } from "./loops.ts";
+import { requireDefinition } from "./definitions.ts";
 import { journal } from "./journal.ts";
 import { all, instant, many, operation, read, runAll, type Context, type Steps } from "./operation.ts";
 import { toAccount, toLoop, type Row } from "./rows.ts";
@@ -121,6 +122,7 @@ function* addLoops(add: DeclaredChanges["loops"]["add"], ctx: Context, now: numb
   for (const some of slices(add)) {
     const writes: Sql[] = [];
     for (const { draft, paused } of some) {
+      yield* requireDefinition(draft.target);
       const loop = newLoop(draft, ctx, now, limits, paused);
       writes.push(...loop.writes);
       made.push({ name: draft.name, loopId: loop.id });

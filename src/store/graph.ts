@@ -1,29 +1,48 @@
 /** The graph of a run's steps: what the end of some means for those that need them, and for the run. */
-import { isFinal, next, runStatusOf, stepTable, type FailureClass, type RunStatus } from "../core/run.ts";
+import type { StepResult } from "../core/records.ts";
+import {
+  isFinal,
+  next,
+  runStatusOf,
+  stepTable,
+  type FailureClass,
+  type RunStatus,
+  type StepEvent,
+} from "../core/run.ts";
 import { ensure } from "../core/errors.ts";
 import { followed } from "../core/step-graph.ts";
 import { all, one, type Steps } from "./operation.ts";
 import type { Row } from "./rows.ts";
 import { endRun, type Desk, type RunEnd, type StepState } from "./runs.ts";
-import { jsonList, sql } from "./sql.ts";
+import { jsonList, jsonListOf, sql, type Sql } from "./sql.ts";
 
 /**
  * What follows from the ends of steps, as statements on the desk: those that need nothing more become ready or are asked, or
- * will never start, and so on with these. Answers all steps as they are then. @param steps all of the run, the ended ones as ended
+ * will never start, and so on with these; of items the next one may start, and behind the last one their step has ended.
+ * Answers all steps as they are then, and how those ended that had items. @param steps all of the run, the ended ones as ended
  */
 export function* followUp(
-  { now, log, writes }: Desk,
+  { now, log, writes, limits }: Desk,
   steps: readonly StepState[],
   ended: readonly string[],
-): Steps<readonly StepState[]> {
+): Steps<{ readonly steps: readonly StepState[]; readonly ends: readonly StepEnd[] }> {
   const stateOf = new Map(steps.map((step) => [step.id, step]));
   const at = (id: string): StepState => {
     const step = stateOf.get(id);
     ensure(step !== undefined, "a step and those that it needs are of one run");
     return step;
   };
+  const ends: StepEnd[] = [];
   let front = ended.filter((id) => isFinal(at(id).status));
   while (front.length > 0 && [...stateOf.values()].some(({ status }) => status === "pending")) {
+    for (const id of front) {
+      const after = nextItem(stateOf, at(id));
+      if (after === undefined) continue;
+      stateOf.set(after.id, { ...after, reason: "judge" });
+      writes.push(
+        sql`update steps set reason = 'judge' where id = ${after.id} and status = 'pending' and reason = 'concurrency'`,
+      );
+    }
     const edges = yield* all<Row>(
       sql`select step_id, needs_step_id from step_needs where needs_step_id in (${jsonList(front)}) order by step_id`,
     );
@@ -50,6 +69,17 @@ export function* followUp(
         writes.push(sql`update steps set needs_left = ${needsLeft} where id = ${id} and status = 'pending'`);
         continue;
       }
+      if (step.reason === "items") {
+        const end = endOfItems(step, needsOf.get(id) ?? []);
+        const status = next(stepTable, step.status, end.event);
+        ensure(status !== null, `a step that is ${step.status} cannot ${end.event}`);
+        log.add(`step.${status}`, { step: id, key: step.key, ...(end.reason === null ? {} : { reason: end.reason }) });
+        stateOf.set(id, { ...step, needsLeft, status, reason: end.reason });
+        ends.push({ id, ...end, exitStatus: null });
+        front.push(id);
+        writes.push(...itemsEnded(id, status, end, now, limits.outputBytes));
+        continue;
+      }
       const found = followed(step.condition, needsOf.get(id) ?? []);
       const status = next(stepTable, step.status, found.event);
       ensure(status !== null, `a step that is ${step.status} cannot ${found.event}`);
@@ -64,7 +94,56 @@ export function* followUp(
       );
     }
   }
-  return [...stateOf.values()];
+  return { steps: [...stateOf.values()], ends };
+}
+
+/** The item that waited until another one of its step has ended. */
+function nextItem(stateOf: ReadonlyMap<string, StepState>, { parentStepId }: StepState): StepState | undefined {
+  if (parentStepId === null) return undefined;
+  let first: StepState | undefined;
+  for (const one of stateOf.values())
+    if (one.parentStepId === parentStepId && one.status === "pending" && one.reason === "concurrency")
+      if (first === undefined || one.id < first.id) first = one;
+  return first;
+}
+
+interface ItemsEnd {
+  readonly event: StepEvent;
+  readonly reason: string | null;
+  readonly class: FailureClass | null;
+  readonly message: string | null;
+}
+
+/** Items of a failed step that its message names. */
+const NAMED = 3;
+
+/** How a step ends whose items have all ended. @param needs all that it needs: its items among them */
+function endOfItems({ id }: StepState, needs: readonly StepState[]): ItemsEnd {
+  const items = needs.filter(({ parentStepId }) => parentStepId === id);
+  const bad = items.filter(({ status }) => status === "failed" || status === "timed_out");
+  if (bad.length > 0) {
+    const names = bad.slice(0, NAMED).map(({ key }) => key);
+    const more = bad.length > NAMED ? ` and ${bad.length - NAMED} others` : "";
+    const message = `${bad.length} of ${items.length} items did not succeed: ${names.join(", ")}${more}`;
+    return { event: "fail", reason: "items", class: "exit", message };
+  }
+  const none = { class: null, message: null } as const;
+  const cancelled = items.find(({ status }) => status === "cancelled");
+  if (cancelled !== undefined) return { event: "cancel", reason: cancelled.reason, ...none };
+  if (items.some(({ status }) => status === "skipped")) return { event: "skip", reason: "blocked", ...none };
+  return { event: "succeed", reason: null, ...none };
+}
+
+/** A step with items has ended: its output is the list of theirs, where that is not too long for one. */
+function itemsEnded(id: string, status: string, end: ItemsEnd, now: number, mostBytes: number): Sql[] {
+  const result: StepResult = { exitCode: null, stdoutTail: "", stderrTail: "", class: end.class, message: end.message };
+  const outputs = sql`select output as value, id as place from steps where parent_step_id = ${id}`;
+  return [
+    sql`update steps set needs_left = 0, status = ${status}, reason = ${end.reason}, finished_at = ${now}, result = ${JSON.stringify(result)},
+          output = case when ${end.event} = 'succeed' and coalesce((select sum(octet_length(i.output)) from steps i where i.parent_step_id = ${id}), 0) <= ${mostBytes}
+            then ${jsonListOf(outputs)} end
+        where id = ${id} and status = 'pending'`,
+  ];
 }
 
 /** How a step ended that its run may be told by. */

@@ -10,14 +10,14 @@ import { followUp, standOf, type StepEnd } from "./graph.ts";
 import { all, finish, many, operation, read, type Steps } from "./operation.ts";
 import { promptWrites } from "./prompts.ts";
 import { toRun, type Row } from "./rows.ts";
-import { capSetOf, capSetWrite, deskFor, turnAt } from "./runs.ts";
-import { jsonList, sql, type Sql } from "./sql.ts";
+import { capSetOf, capSetWrite, deskFor, type StepState, turnAt } from "./runs.ts";
+import { jsonList, jsonRows, sql, type Sql } from "./sql.ts";
 
 export const stepsToJudge = read("steps.toJudge", function* (input: { hostId: string; limit: number }): Steps<
   StepToJudge[]
 > {
   const steps = yield* all<Row>(
-    sql`select s.id as id, s.run_id as run_id, s.key as key, s.condition as condition, s.max_attempts as max_attempts
+    sql`select s.id as id, s.run_id as run_id, s.key as key, s.definition_step as definition_step, s.item as item, s.condition as condition
         from steps s join runs r on r.id = s.run_id
         where s.status = 'pending' and s.reason = 'judge' and (r.host_pin is null or r.host_pin = ${input.hostId}) order by s.id limit ${input.limit}`,
   );
@@ -44,7 +44,10 @@ export const stepsToJudge = read("steps.toJudge", function* (input: { hostId: st
     if (run === undefined) return [];
     const id = step["id"] as string;
     const condition = step["condition"] as Condition;
-    return [{ stepId: id, key: step["key"] as string, condition, run, needs: needsOf.get(id) ?? [] }];
+    const key = step["key"] as string;
+    const definitionStep = (step["definition_step"] as string | null) ?? key;
+    const item = step["item"] as string | null;
+    return [{ stepId: id, key, definitionStep, item, condition, run, needs: needsOf.get(id) ?? [] }];
   });
 });
 
@@ -81,27 +84,33 @@ export const judgeSteps = operation(
     const verdictOf = new Map(input.verdicts.map((verdict) => [verdict.stepId, verdict]));
     const ended: StepEnd[] = [];
     let judged = 0;
-    const steps = read.steps.map((step) => {
+    const steps = read.steps.flatMap((step): StepState | readonly StepState[] => {
       const verdict = verdictOf.get(step.id);
       if (verdict === undefined || step.status !== "pending" || step.reason !== "judge") return step;
       judged++;
-      const event = verdict.does === "start" ? "unblock" : verdict.does === "skip" ? "skip" : "fail";
+      if (verdict.does === "each" && verdict.items.length > 0) {
+        const of = withItems(step, verdict, now);
+        writes.push(...of.writes);
+        log.add("step.items", { step: step.id, key: step.key, items: verdict.items.length });
+        return of.steps;
+      }
+      const event = EVENTS[verdict.does];
       const status = next(stepTable, step.status, event);
       ensure(status !== null, `a step that is ${step.status} cannot ${event}`);
-      const reason = verdict.does === "start" ? null : verdict.reason;
+      const reason = "reason" in verdict ? verdict.reason : null;
       log.add(`step.${status}`, { step: step.id, key: step.key, ...(reason === null ? {} : { reason }) });
       const only = sql`id = ${step.id} and status = 'pending' and reason = 'judge'`;
       if (verdict.does === "start") {
         const { spec, writes: kept } = promptKept(verdict, now);
         writes.push(...kept, ...started(spec, run.hostPin, now, limits, only));
       } else {
-        const { class: failure, message } = verdict.does === "skip" ? { class: null, message: null } : verdict;
-        ended.push({ id: step.id, reason: verdict.reason, class: failure, message, exitStatus: null });
+        const { class: failure, message } = verdict.does === "fail" ? verdict : { class: null, message: null };
+        ended.push({ id: step.id, reason, class: failure, message, exitStatus: null });
         const result: StepResult | null =
           failure === null ? null : { exitCode: null, stdoutTail: "", stderrTail: "", class: failure, message };
         writes.push(
           sql`update steps set status = ${status}, reason = ${reason}, result = ${result === null ? null : JSON.stringify(result)},
-                finished_at = ${now} where ${only}`,
+                output = ${verdict.does === "each" ? "[]" : null}, finished_at = ${now} where ${only}`,
         );
       }
       return { ...step, status, reason };
@@ -112,11 +121,59 @@ export const judgeSteps = operation(
       steps,
       ended.map(({ id }) => id),
     );
-    const status = yield* standOf(desk, after, ended, { output: null, endedAt: null });
+    const status = yield* standOf(desk, after.steps, [...ended, ...after.ends], { output: null, endedAt: null });
     yield* finish(...writes);
     return { run: status, judged };
   },
 );
+
+/** What becomes of a step that is not done for each item of a list; for none it has succeeded. */
+const EVENTS = { start: "unblock", each: "succeed", skip: "skip", fail: "fail" } as const;
+
+/** A step that is done for each item: the items as steps of their own, of which the first may be asked about. */
+function withItems(
+  step: StepState,
+  { items, concurrency }: Extract<StepVerdict, { does: "each" }>,
+  now: number,
+): { readonly steps: readonly StepState[]; readonly writes: readonly Sql[] } {
+  const most = concurrency ?? items.length;
+  const rows = items.map((item, nth) => ({
+    // In the order of bytes, which is that of ids.
+    place: String(nth).padStart(6, "0"),
+    nth,
+    item,
+    reason: nth < most ? "judge" : "concurrency",
+  }));
+  const columns = { place: "text", nth: "integer", item: "text", reason: "text" } as const;
+  const all = sql`(${jsonRows(rows, columns)})`;
+  return {
+    steps: [
+      { ...step, reason: "items", needsLeft: items.length },
+      ...rows.map(
+        ({ place, nth, reason }): StepState => ({
+          ...step,
+          id: `${step.id}.${place}`,
+          key: `${step.key}[${nth}]`,
+          reason,
+          condition: "none",
+          continueOnFailure: true,
+          parentStepId: step.id,
+        }),
+      ),
+    ],
+    writes: [
+      sql`update steps set reason = 'items', needs_left = ${items.length} where id = ${step.id} and status = 'pending' and reason = 'judge'`,
+      // What becomes of the run is said by their step: none of them fails it.
+      sql`insert into steps (id, run_id, key, definition_step, item, parent_step_id, kind, status, reason, needs_left, cap_key, turn_at,
+            max_attempts, condition, continue_on_failure, position, created_at)
+          select c.id || '.' || i.place, c.run_id, c.key || '[' || i.nth || ']', c.definition_step, i.item, c.id, c.kind, 'pending', i.reason, 0,
+            c.cap_key, c.turn_at, c.max_attempts, 'none', 1, c.position, cast(${now} as bigint)
+          from steps c join ${all} as i on c.id = ${step.id}`,
+      sql`insert into step_needs (step_id, needs_step_id, created_at)
+          select cast(${step.id} as text), cast(${step.id} as text) || '.' || i.place, cast(${now} as bigint) from ${all} as i`,
+    ],
+  };
+}
 
 /** What a step runs, with the prompt of its agent kept under its digest. */
 function promptKept(

@@ -14,6 +14,7 @@ import type { LoopChange, LoopDraft, Page, PageRequest, RunNowAnswer } from "../
 import type { LoopRecord } from "../core/records.ts";
 import { nextInstant, type Schedule } from "../core/schedule.ts";
 import { promptOf } from "../core/target-parts.ts";
+import { requireDefinition } from "./definitions.ts";
 import { journal, type Journal } from "./journal.ts";
 import {
   all,
@@ -407,6 +408,7 @@ export const addLoop = operation(
   function* (input: { draft: LoopDraft; limits: Limits }, ctx): Steps<LoopRecord> {
     const { draft, limits } = input;
     yield* freeName(draft.name, null);
+    yield* requireDefinition(draft.target);
     const { id, writes } = newLoop(draft, ctx, yield* instant(), limits);
     yield* runAll(...writes);
     return yield* loopById(id);
@@ -429,6 +431,7 @@ export const addPausedLoops = operation(
     );
     const now = clock[0]?.now;
     ensure(now !== undefined, "the store has a clock");
+    for (const { target } of drafts) yield* requireDefinition(target);
     if (taken[0] !== undefined)
       throw conflict(
         "name_taken",
@@ -454,6 +457,7 @@ export function* changedLoop(
   now: number,
   limits: Limits,
 ): Steps<Sql[]> {
+  if (change.target !== undefined) yield* requireDefinition(change.target);
   const log = journal("loop", loop.id, loop.eventNumber, now);
   // What a paused loop let pass is recorded under the schedule that it passed under.
   const before = yield* apply(

@@ -80,7 +80,16 @@ export const toStep = mapper<StepRow>(["spec", "result"], ["continue_on_failure"
 export const toStepState = mapper<
   Pick<
     StepRow,
-    "id" | "runId" | "key" | "status" | "reason" | "wakeAt" | "needsLeft" | "condition" | "continueOnFailure"
+    | "id"
+    | "runId"
+    | "key"
+    | "status"
+    | "reason"
+    | "wakeAt"
+    | "needsLeft"
+    | "condition"
+    | "continueOnFailure"
+    | "parentStepId"
   >
 >([], ["continue_on_failure"]);
 export const toAttempt = mapper<AttemptRow>([], ["counted", "adopted"]);

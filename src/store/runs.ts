@@ -290,7 +290,16 @@ export const nextWake = (nextAt: number | null, expiresAt: number | null): numbe
 /** What the end of a run needs to know of a step. */
 export type StepState = Pick<
   StepRow,
-  "id" | "runId" | "key" | "status" | "reason" | "wakeAt" | "needsLeft" | "condition" | "continueOnFailure"
+  | "id"
+  | "runId"
+  | "key"
+  | "status"
+  | "reason"
+  | "wakeAt"
+  | "needsLeft"
+  | "condition"
+  | "continueOnFailure"
+  | "parentStepId"
 >;
 
 /** A desk, with the states of the run's steps and its live attempts. */
@@ -321,7 +330,7 @@ export function* deskAt(
     ...ofLoop,
     sql`select * from runs where id = ${runId} ${forUpdate}`,
     sql`select id from attempts where run_id = ${runId} and finished_at is null order by id ${forUpdate}`,
-    sql`select id, run_id, key, status, reason, wake_at, needs_left, condition, continue_on_failure from steps where run_id = ${runId} order by key ${forUpdate}`,
+    sql`select id, run_id, key, status, reason, wake_at, needs_left, condition, continue_on_failure, parent_step_id from steps where run_id = ${runId} order by key ${forUpdate}`,
     ...also,
     ...(loopId === null ? [] : turnQueries(loopId, runId)),
   );
@@ -600,7 +609,7 @@ export const cancelRun = operation(
 export const getRun = read("runs.get", function* (input: { runId: string }): Steps<RunTree | null> {
   const [runs, steps, attempts, worktrees] = yield* many<[Row, Row, Row, Row]>(
     sql`select * from runs where id = ${input.runId}`,
-    sql`select * from steps where run_id = ${input.runId} order by created_at, position, key`,
+    sql`select * from steps where run_id = ${input.runId} order by position, length(key), key`,
     sql`select * from attempts where run_id = ${input.runId} order by created_at, number`,
     sql`select * from worktrees where run_id = ${input.runId}`,
   );

@@ -254,6 +254,13 @@ export function firstOfEach({ table, as, where, orderBy, limit }: FirstOfEach): 
 export const bigSum = (term: Sql): Sql =>
   choose(sql`coalesce(sum(${term}), 0)`, sql`coalesce(sum(${term}), 0)::bigint`);
 
+/** JSON texts of rows as the text of one list. @param rows have columns `value`, null for nothing, and `place`, their order */
+export const jsonListOf = (rows: Sql): Sql =>
+  choose(
+    sql`(select json_group_array(json(coalesce(value, 'null'))) from (select value from (${rows}) as unordered order by place) as ordered)`,
+    sql`(select coalesce(json_agg(coalesce(value, 'null')::json order by place)::text, '[]') from (${rows}) as unordered)`,
+  );
+
 /** Rows of the feed behind a cursor. SQLite seeks by the id alone: a pair that begins with a constant would scan the table. */
 export const feedAfter = (major: number, minor: number): Sql =>
   choose(sql`id > ${minor}`, sql`(txid, id) > (${major}, ${minor})`);

@@ -56,7 +56,7 @@ export const findStuck = read("stuck.find", function* (input: StuckRequest): Ste
                  or not exists (select 1 from holds h where h.cleared_at is null and (h.until_at is null or h.until_at > ${now})
                                 and h.subject_kind = 'account' and h.subject_id = s.account_id)))
              or (s.status = 'ready' and not exists (select 1 from cap_sets c where c.key = s.cap_key))
-             or (s.status = 'pending' and (s.reason is null or s.reason not in ('turn', 'paused', 'judge')) and s.needs_left = 0)
+             or (s.status = 'pending' and (s.reason is null or s.reason not in ('turn', 'paused', 'judge', 'concurrency')) and s.needs_left = 0)
           order by live.queued_at, s.id limit ${limit}`,
     ),
     (row) => ({ reason: `${row["status"] as string}${row["reason"] === null ? "" : `: ${row["reason"] as string}`}` }),

@@ -3,7 +3,8 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { outcomeOf, runDraft } from "../../test/drafts.ts";
 import { defaultLimits } from "../core/limits.ts";
-import type { RunDraft, StepVerdict } from "../core/ports.ts";
+import { loopPolicy } from "../core/loop.ts";
+import type { LoopDraft, RunDraft, StepVerdict } from "../core/ports.ts";
 import { isFinal, type StepStatus } from "../core/run.ts";
 import { endTable, readiness } from "../core/step-graph.ts";
 import type { CommandTarget, WorkflowTarget } from "../core/target.ts";
@@ -110,9 +111,21 @@ forEachStore("a workflow's run", (open) => {
 
   test("is refused where its definition is not kept", async () => {
     const { store } = await openWorkflow(open, [step("a")]);
-    await expect(store.runs.add(runDraft(workflowOf("e".repeat(64))))).rejects.toMatchObject({
-      code: "definition_gone",
-    });
+    const target = workflowOf("e".repeat(64));
+    const gone = { code: "definition_gone" };
+    await expect(store.runs.add(runDraft(target))).rejects.toMatchObject(gone);
+    const draft: LoopDraft = {
+      name: "l",
+      schedule: { kind: "interval", everyMs: 60_000, anchorAt: 0 },
+      target,
+      policy: loopPolicy.parse({}),
+      hostPin: null,
+      managedBy: null,
+    };
+    await expect(store.loops.add({ draft, limits })).rejects.toMatchObject(gone);
+    await expect(store.loops.addPaused({ drafts: [draft], reason: "x", limits })).rejects.toMatchObject(gone);
+    const loop = await store.loops.add({ draft: { ...draft, target: workflowOf() }, limits });
+    await expect(store.loops.edit({ loopId: loop.id, change: { target }, limits })).rejects.toMatchObject(gone);
   });
 
   test("with a key that was there is that run", async () => {
@@ -304,6 +317,115 @@ forEachStore("a retry of a workflow's run", (open) => {
     );
     await expect(of.retry()).rejects.toMatchObject({ code: "tree_not_shared" });
     expect((await of.retry({ fresh: true }))[0]).toEqual(again("a"));
+  });
+});
+
+forEachStore("a step with items", (open) => {
+  const each = (stepId: string, items: readonly unknown[], concurrency: number | null = null): StepVerdict => ({
+    stepId,
+    does: "each",
+    items: items.map((item) => JSON.stringify(item)),
+    concurrency,
+  });
+  const letGo = async (of: Awaited<ReturnType<typeof openWorkflow>>) => {
+    for (const { stepId } of await of.asked()) await of.judge(starts(stepId));
+    return of.begin();
+  };
+  const failed = outcomeOf({ kind: "failed", class: "exit", exitStatus: 3 });
+
+  test("is done for each, so many at a time, and hands over what they did, in their order", async () => {
+    const of = await openWorkflow(open, [step("e"), step("f", [0])]);
+    await of.judge(each(await of.idOf("e"), ["x", { y: 1 }, "z"], 2));
+    expect(await of.words()).toEqual({
+      e: "pending(items)",
+      "e[0]": "pending(judge)",
+      "e[1]": "pending(judge)",
+      "e[2]": "pending(concurrency)",
+      f: "pending",
+    });
+    expect((await of.asked()).map(({ key, definitionStep, item }) => [key, definitionStep, item])).toEqual([
+      ["e[0]", "e", '"x"'],
+      ["e[1]", "e", '{"y":1}'],
+    ]);
+    const first = await letGo(of);
+    expect([...first.keys()].toSorted()).toEqual(["e[0]", "e[1]"]);
+    await of.settle(first.get("e[1]")?.at, outcomeOf({ output: '{"n":1}' }));
+    expect(await of.words()).toMatchObject({ "e[2]": "pending(judge)" });
+    await of.settle((await letGo(of)).get("e[2]")?.at, outcomeOf());
+    await of.settle(first.get("e[0]")?.at, outcomeOf({ output: '"zero"' }));
+    expect(await of.words()).toMatchObject({ e: "succeeded", f: "pending(judge)" });
+    const [ended] = await of.store.steps.ended({ runId: of.runId, keys: ["e"] });
+    expect(JSON.parse(ended?.output ?? "")).toEqual(["zero", { n: 1 }, null]);
+    expect(await of.numbers()).toEqual((await of.numbers()).map((_, i) => i + 1));
+  });
+
+  test("fails when one of them does, after all of them", async () => {
+    const of = await openWorkflow(open, [step("e"), step("f", [0])]);
+    await of.judge(each(await of.idOf("e"), [1, 2]));
+    const begun = await letGo(of);
+    expect(await of.settle(begun.get("e[0]")?.at, failed)).toMatchObject({ run: "running" });
+    expect(await of.settle(begun.get("e[1]")?.at)).toMatchObject({ run: "failed" });
+    expect(await of.words()).toMatchObject({ e: "failed(items)", f: "skipped(needs)" });
+    expect((await of.tree()).run.error).toEqual({ class: "exit", message: "1 of 2 items did not succeed: e[0]" });
+  });
+
+  test("that goes on all the same fails nothing", async () => {
+    const of = await openWorkflow(open, [step("e", [], { continueOnFailure: true }), step("f", [0])]);
+    await of.judge(each(await of.idOf("e"), [1]));
+    await of.settle((await letGo(of)).get("e[0]")?.at, failed);
+    expect(await of.words()).toMatchObject({ e: "failed(items)", f: "pending(judge)" });
+    await of.judge(skips(await of.idOf("f")));
+    expect((await of.tree()).run.status).toBe("succeeded");
+  });
+
+  test("one that fails before it starts lets the next one go", async () => {
+    const of = await openWorkflow(open, [step("e")]);
+    await of.judge(each(await of.idOf("e"), [1, 2], 1));
+    const [first] = await of.asked();
+    const fault = { does: "fail", class: "env_invalid", reason: "expression", message: "it is not there" } as const;
+    await of.judge({ stepId: first?.stepId ?? "", ...fault });
+    expect(await of.words()).toEqual({ e: "pending(items)", "e[0]": "failed(expression)", "e[1]": "pending(judge)" });
+  });
+
+  test("a gate that blocks for one of them blocks", async () => {
+    const of = await openWorkflow(open, [step("e", [], { kind: "gate" }), step("f", [0])]);
+    await of.judge(each(await of.idOf("e"), [1]));
+    await of.settle((await letGo(of)).get("e[0]")?.at, outcomeOf({ kind: "blocked", exitStatus: 75 }));
+    expect(await of.words()).toMatchObject({ e: "skipped(blocked)", f: "skipped(blocked)" });
+    expect((await of.tree()).run.status).toBe("succeeded");
+  });
+
+  test("for none has succeeded at once, with an empty list", async () => {
+    const of = await openWorkflow(open, [step("e"), step("f", [0])]);
+    await of.judge(each(await of.idOf("e"), []));
+    expect(await of.words()).toEqual({ e: "succeeded", f: "pending(judge)" });
+    expect((await of.tree()).steps[0]?.output).toBe("[]");
+  });
+
+  test("is cancelled with all of them", async () => {
+    const of = await openWorkflow(open, [step("e")]);
+    await of.judge(each(await of.idOf("e"), [1, 2, 3], 1));
+    const begun = await letGo(of);
+    await of.store.runs.cancel({ runId: of.runId, by: "person", reason: "enough", limits });
+    expect(await of.words()).toMatchObject({ e: "cancelled(enough)", "e[0]": "running", "e[2]": "cancelled(enough)" });
+    await of.settle(begun.get("e[0]")?.at, outcomeOf({ kind: "cancelled", class: "cancelled" }));
+    expect((await of.tree()).run.status).toBe("cancelled");
+  });
+
+  test("hands over nothing where that would be too much", async () => {
+    const of = await openWorkflow(open, [step("e")]);
+    await of.judge(each(await of.idOf("e"), [1, 2]));
+    const begun = await letGo(of);
+    const small = { ...limits, outputBytes: 5 };
+    for (const key of ["e[0]", "e[1]"])
+      await of.store.attempts.settle({
+        attemptId: "",
+        token: 0,
+        ...begun.get(key)?.at,
+        outcome: outcomeOf({ output: '"xxx"' }),
+        limits: small,
+      });
+    expect((await of.tree()).steps[0]).toMatchObject({ status: "succeeded", output: null });
   });
 });
 

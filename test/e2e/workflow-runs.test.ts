@@ -168,6 +168,46 @@ steps:
   ]);
 });
 
+test("a step is done for each item, and what they hand over is one list; a retry begins at what did not succeed", async () => {
+  const mark = join(cwd, "mark");
+  write(`name: a
+steps:
+  - { id: list, type: command, shell: 'echo "[\\"x y\\",2]" > "$DROVER_OUTPUT"; echo list >> ${mark}' }
+  - id: each
+    needs: [list]
+    foreach: \${{ steps.list.output }}
+    concurrency: 1
+    type: command
+    shell: echo "{\\"was\\":\\"$ITEM\\"}" > "$DROVER_OUTPUT"
+    env: { ITEM: "\${{ item }}" }
+  - { id: late, needs: [each], type: command, shell: 'test -e ${mark}.now && echo "$ALL"', env: { ALL: "\${{ steps.each.output }}" } }
+`);
+  expect((await home.run(["run", "w.yaml"], { cwd })).status).toBe(1);
+  const newest = async () => {
+    const { items } = await home.json<{ items: { id: string }[] }>(["runs"]);
+    return home.json<RunTreeDocument>(["show", items[0]?.id ?? ""]);
+  };
+  const first = await newest();
+  expect(standing(first)).toEqual({
+    list: "succeeded",
+    each: "succeeded",
+    "each[0]": "succeeded",
+    "each[1]": "succeeded",
+    late: "failed(exit)",
+  });
+  expect(first.steps.find(({ key }) => key === "each")?.output).toEqual([{ was: "x y" }, { was: "2" }]);
+  writeFileSync(`${mark}.now`, "");
+  expect((await home.run(["retry", first.id, "--wait"])).status).toBe(0);
+  const again = await newest();
+  expect([again.retryOf, standing(again)]).toEqual([
+    first.id,
+    { list: "succeeded", each: "succeeded", late: "succeeded" },
+  ]);
+  expect((await home.run(["logs", again.id])).out).toBe('[{"was":"x y"},{"was":"2"}]\n');
+  expect((await home.run(["retry", first.id, "--wait", "--from", "list"])).status).toBe(0);
+  expect(readFileSync(mark, "utf8")).toBe("list\nlist\n");
+});
+
 test("a cancel ends the trees of all its steps, and starts no other", async () => {
   write(`name: a
 steps:

@@ -175,8 +175,50 @@ export function createChecks(fail: (broken: Broken) => void): Checks {
       wake_at: number | null;
       tries_counted: number;
       max_attempts: number;
-    }>(sql`select id, status, token, reason, wake_at, tries_counted, max_attempts from steps where run_id = ${runId}`);
+      needs_left: number;
+      finished_at: number | null;
+    }>(
+      sql`select id, status, token, reason, wake_at, tries_counted, max_attempts, needs_left, finished_at from steps where run_id = ${runId}`,
+    );
+    if (steps.length > 1) {
+      const open = steps.filter((step) => !FINAL.has(step.status));
+      ensure(
+        (open.length === 0) === FINAL.has(run.status),
+        "I7",
+        () => `${runId} is ${run.status}, and ${open.length} of its steps have not ended (${type})`,
+      );
+      const left = new Map(
+        (yield* all<{ step_id: string; n: number }>(
+          sql`select n.step_id as step_id, count(*) as n from steps s join step_needs n on n.step_id = s.id join steps d on d.id = n.needs_step_id
+              where s.run_id = ${runId} and d.finished_at is null group by n.step_id`,
+        )).map(({ step_id, n }) => [step_id, Number(n)]),
+      );
+      for (const step of open) {
+        ensure(
+          step.needs_left === (left.get(step.id) ?? 0),
+          "I7",
+          () => `${step.id} waits for ${step.needs_left}, ${left.get(step.id) ?? 0} have not ended (${type})`,
+        );
+        ensure(
+          step.status !== "pending" || step.needs_left > 0 || step.reason !== null,
+          "I7",
+          () => `${step.id} waits for nothing`,
+        );
+      }
+    }
     for (const step of steps) {
+      const ended = finals.get(step.id);
+      ensure(
+        ended === undefined || ended === step.status,
+        "I6",
+        () => `${step.id} was ${ended} and became ${step.status} (${type})`,
+      );
+      ensure(
+        FINAL.has(step.status) === (step.finished_at !== null),
+        "I6",
+        () => `${step.id} is ${step.status} with finished_at ${step.finished_at}`,
+      );
+      if (FINAL.has(step.status)) finals.set(step.id, step.status);
       ensure(
         step.token >= (tokens.get(step.id) ?? 0),
         "I2",

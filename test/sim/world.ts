@@ -21,6 +21,7 @@ import { type Chance, chanceOf } from "./chance.ts";
 import { type Broken, createChecks } from "./checks.ts";
 import { commandsOnly, createMachine, habitOf, type Machine, type Plan } from "./machine.ts";
 import { createFaults, type FaultKind } from "./faults.ts";
+import { keepFlows, loadFlows, someFlow } from "./flows.ts";
 import { createMemorySimStore, type Fate } from "./memory-store.ts";
 import { plantIn, type Plant } from "./plants.ts";
 import { openPostgresSimStore } from "./postgres-store.ts";
@@ -122,10 +123,13 @@ const targetOf = (habit: string, chance: Chance): Target =>
         cwd: chance.pick(["/a", "/b"]),
         worktree: "off",
       })
-    : commandOf(["work", habit]);
-const HABITS = ["quick", "quick", "mixed", "mixed", "long", "hang", "fail", "tree", "agent", "agent"] as const;
+    : habit === "flow"
+      ? someFlow(chance)
+      : commandOf(["work", habit]);
+const HABITS = ["quick", "mixed", "mixed", "long", "hang", "fail", "tree", "agent", "agent", "flow"] as const;
 
 export async function createWorld(options: WorldOptions): Promise<World> {
+  await loadFlows();
   const { seed } = options;
   const beginsAt = BEGINNINGS[seed % 2] ?? BEGINNINGS[0];
   const chance = chanceOf(`seed ${seed}`);
@@ -794,6 +798,8 @@ export async function createWorld(options: WorldOptions): Promise<World> {
   async function addLoop(): Promise<void> {
     const habit = people.pick(HABITS);
     const host = people.pick(hosts);
+    // As the command line does: what nothing names goes after a day.
+    if (habit === "flow") await wish("definitions.put", keepFlows);
     const made = await wish("loops.add", (store) =>
       store.loops.add({
         draft: {
@@ -827,6 +833,7 @@ export async function createWorld(options: WorldOptions): Promise<World> {
     if (what < 0.2) {
       const habit = people.pick(HABITS);
       const target = targetOf(habit, people);
+      if (habit === "flow") await wish("definitions.put", keepFlows);
       await wish("runs.add", (store) =>
         store.runs.add(
           runDraft(target, {

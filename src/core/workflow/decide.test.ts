@@ -57,6 +57,8 @@ function decided(
   const ask: StepToJudge = {
     stepId: "step_1",
     key: step?.id ?? "",
+    definitionStep: step?.id ?? "",
+    item: null,
     condition: skeleton?.condition ?? "none",
     run: {
       id: "run_1",
@@ -197,11 +199,52 @@ test.each<[what: string, step: string, text: string, says: RegExp]>([
   expect(verdict.does === "fail" && verdict.message).toMatch(says);
 });
 
+describe("a list", () => {
+  const of = (foreach: string) =>
+    `  - { id: a, type: command, command: [echo, "<\${{ item }}>"], foreach: ${foreach}, concurrency: 2 }`;
+  test.each<[foreach: string, items: readonly string[]]>([
+    ['[1, b, { c: "${{ inputs.n }}" }]', ["1", '"b"', '{"c":"3"}']],
+    ['"${{ [inputs.n, 4].map(x, x + 1) }}"', ["4", "5"]],
+    ['"${{ [] }}"', []],
+  ])("%s", (foreach, items) => {
+    expect(decided(of(foreach))).toEqual({ stepId: "step_1", does: "each", items, concurrency: 2 });
+  });
+
+  test("that is none, or is too long, fails its step", () => {
+    const says = (steps: string, ends: readonly EndedStep[] = []) => {
+      const verdict = decided(steps, ends);
+      return verdict.does === "fail" ? verdict.message : verdict;
+    };
+    const after =
+      '  - { id: b, type: command, command: [b] }\n  - { id: a, needs: [b], type: command, command: [a], foreach: "${{ steps.b.output }}" }';
+    expect(says(after, [ended("b", { output: '{"x":1}' })])).toBe('foreach: it is {"x":1}, not a list');
+    const long = JSON.stringify(Array.from({ length: limits.foreachItems + 1 }, () => 0));
+    expect(says(after, [ended("b", { output: long })])).toBe("foreach: it has 10001 items, more than 10000");
+  });
+
+  test("gives each item its own values", () => {
+    const workflow = workflowOf(of('["x"]'));
+    const ask = {
+      stepId: "s",
+      key: "a[0]",
+      definitionStep: "a",
+      item: '{"y":1}',
+      condition: "none",
+      needs: [],
+    } as const;
+    const run = {
+      id: "run_1",
+      target: target({ n: 3 }),
+      policy: runPolicy.parse({}),
+      slotAt: null,
+    } as unknown as RunRecord;
+    const verdict = decide(askedOf(workflow, {}), { ...ask, run }, [], limits);
+    expect(verdict.does === "start" && verdict.spec.target).toMatchObject({ argv: ["echo", '<{"y":1}>'] });
+  });
+});
+
 test("what is not run is named by its step", () => {
   expect(notRunnable(workflowOf("  - { id: a, type: wait, for: 1s }"))).toMatchObject({ path: "steps[0]" });
-  expect(notRunnable(workflowOf("  - { id: a, type: command, command: [a], foreach: [1] }"))?.message).toContain(
-    "foreach",
-  );
   expect(notRunnable(workflowOf("  - { id: a, type: check, command: [a] }"))).toBeNull();
 });
 

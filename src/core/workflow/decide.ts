@@ -28,7 +28,7 @@ export const askedOf = (workflow: Workflow, files: Pinned["files"]): Asked => ({
 });
 
 export type DecideBounds = WorkflowBounds &
-  Pick<Limits, "agentTimeoutMs" | "agentIdleTimeoutMs" | "promptBytes"> & { readonly outputBytes: number };
+  Pick<Limits, "agentTimeoutMs" | "agentIdleTimeoutMs" | "promptBytes" | "foreachItems">;
 
 /** Types of steps that this version runs. */
 const RUN = new Set<StepForm["type"]>(["command", "gate", "check", "agent"]);
@@ -39,8 +39,6 @@ export function notRunnable({ definition }: Workflow): { readonly path: string; 
     const path = `steps[${place}]`;
     if (!RUN.has(step.type))
       return { path, message: `the step ${step.id} is of type ${step.type}, which this version does not run` };
-    if (step.foreach !== undefined)
-      return { path, message: `the step ${step.id} has foreach, which this version does not run` };
   }
   return null;
 }
@@ -94,7 +92,7 @@ export function decide(asked: Asked, ask: StepToJudge, ended: readonly EndedStep
     reason,
     message,
   });
-  const step = asked.steps.get(ask.key);
+  const step = asked.steps.get(ask.definitionStep);
   const { target } = run;
   ensure(step !== undefined && target.kind === "workflow", "a step that is asked about is of its run's definition");
   let place = "its definition";
@@ -102,12 +100,18 @@ export function decide(asked: Asked, ask: StepToJudge, ended: readonly EndedStep
     const ready = readiness(ask.needs, ask.condition);
     ensure(ready.does === "start" || ready.does === "ask", "a step is asked about when it could start");
     const { env: _, ...known } = valuesFor(asked, run, target, ended, ready);
+    const isItem = ask.item !== null;
     place = "env";
     const env = render(asked, asked.workflow.definition.env ?? {}, { ...known, env: {} }, bounds) as EnvTexts;
-    const values = { ...known, env };
+    const values: Values = { ...known, env, ...(ask.item === null ? {} : { item: JSON.parse(ask.item) as unknown }) };
     place = "if";
-    if (ready.does === "ask" && !holds(asked, step, values, bounds))
+    if (!isItem && ready.does === "ask" && !holds(asked, step, values, bounds))
       return { stepId, does: "skip", reason: "condition" };
+    if (step.foreach !== undefined && !isItem) {
+      place = "foreach";
+      const { concurrency = null } = step;
+      return { stepId, does: "each", items: itemsOf(asked, step.foreach, values, bounds), concurrency };
+    }
     place = "";
     const put = (value: unknown, at: string): unknown => {
       place = at;
@@ -155,6 +159,21 @@ function holds(asked: Asked, step: StepForm, values: Values, bounds: WorkflowBou
   );
 }
 
+/** The list that a step is done for, each item as JSON text. */
+function itemsOf(asked: Asked, foreach: string | readonly unknown[], values: Values, bounds: DecideBounds): string[] {
+  let list: unknown = foreach;
+  if (typeof foreach === "string") {
+    const [hole] = readTemplate(foreach).holes;
+    ensure(hole !== undefined, "a list is written out, or is one expression");
+    list = evaluate(expressionOf(asked, hole.source, bounds), values, bounds);
+  } else list = foreach.map((one) => render(asked, one, values, bounds));
+  if (!Array.isArray(list))
+    throw new AppError("invalid", "wrong_type", `it is ${JSON.stringify(list)?.slice(0, 200)}, not a list`);
+  if (list.length > bounds.foreachItems)
+    throw new AppError("invalid", "too_large", `it has ${list.length} items, more than ${bounds.foreachItems}`);
+  return list.map((one: unknown) => JSON.stringify(one));
+}
+
 /** A value with its templates filled in; texts with others in them stay texts. */
 function render(asked: Asked, value: unknown, values: Values, bounds: DecideBounds): unknown {
   if (typeof value === "string") {
@@ -187,8 +206,7 @@ function specOf(
   put: (value: unknown, at: string) => unknown,
   bounds: DecideBounds,
 ): { readonly spec: StepSpec; readonly prompt?: string } {
-  if (!isProcess(step) || step.foreach !== undefined)
-    throw new AppError("invalid", "not_available", "this version does not run such a step");
+  if (!isProcess(step)) throw new AppError("invalid", "not_available", "this version does not run such a step");
   const defaults: NonNullable<Definition["defaults"]> = asked.workflow.definition.defaults ?? {};
   const cwd = step.cwd ?? defaults.cwd;
   const around = {

@@ -52,6 +52,11 @@ export async function whySteps({ store, clock }: StoreContext, tree: RunTree): P
     switch (step.status) {
       case "pending": {
         if (step.reason === "judge") return "Its definition is about to be asked whether it starts.";
+        if (step.reason === "concurrency") return "It waits until another item of its step has ended.";
+        if (step.reason === "items") {
+          const items = steps.filter(({ parentStepId }) => parentStepId === step.id);
+          return `${items.filter(({ status }) => isFinal(status)).length} of its ${items.length} items have ended.`;
+        }
         if (step.reason === "paused") return "Its loop is paused.";
         if (step.reason === "turn") return "Earlier runs of its loop have not ended.";
         return `It waits for ${keys(needsOf(step).filter(({ status }) => !isFinal(status)))}.`;
