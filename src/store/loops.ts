@@ -501,6 +501,8 @@ export function* changedLoop(
           next_at = ${status === "finished" ? null : nextAt}, wake_at = ${wakeOf(status, null, nextAt, expiresAt)}, planned_until = ${plannedUntil},
           anchored_at = ${change.schedule === undefined ? loop.anchoredAt : now}, expires_at = ${expiresAt}, updated_at = ${now} where id = ${loop.id}`,
     ...(change.policy === undefined ? [] : [...unlabelled(loop), ...labelled(loop.id, loop.name, policy.labels)]),
+    // It may have ended while it was paused, with runs that wait: nobody else lets them in.
+    ...(revived ? yield* letInAfter({ ...loop, policy, status }, now, limits) : []),
     ...log.writes(),
   ];
 }

@@ -284,6 +284,24 @@ forEachStore("loops and slots", (open) => {
     expect(await words(stage, time.id)).toEqual(["10 succeeded", "20 succeeded"]);
   });
 
+  test("a loop that ended while it was paused lets in what waits when an edit brings it back", async () => {
+    const stage = await openStage(open);
+    const { id } = await addLoop(stage, every(60_000), { overlap: "queue" });
+    stage.setNow(T0 + 60_000);
+    await plan(stage);
+    await stage.store.loops.pause({ loopId: id, reason: null, limits });
+    await stage.store.loops.edit({ loopId: id, change: { schedule: { kind: "once", at: T0 + 90_000 } }, limits });
+    stage.setNow(T0 + 120_000);
+    const policy = loopPolicy.parse({ overlap: "queue", attempts: 2 });
+    const over = await stage.store.loops.edit({ loopId: id, change: { policy }, limits });
+    expect(over.status).toBe("finished");
+    expect(await work(stage)).toBe(0);
+    const revived = await stage.store.loops.edit({ loopId: id, change: { schedule: every(60_000) }, limits });
+    expect(revived.status).toBe("active");
+    expect(await work(stage)).toBe(1);
+    expect((await words(stage, id))[0]).toBe("60 succeeded");
+  });
+
   test("run now: the due slot first, then a try that waits, else beside the schedule; a busy skip loop says so", async () => {
     const stage = await openStage(open);
     const loop = await addLoop(stage, every(60_000), { attempts: 2 });
