@@ -85,6 +85,8 @@ export const defaultLimits = {
   startsAtOnce: 16,
   looksAtOnce: 50,
   recoverAtOnce: 32,
+  /** How long an attempt that has ended waits for others that are being started. */
+  startsFirstMs: 500,
   hooksAtOnce: 4,
   /** First look at an attempt after it was handed to the spawner: most short ones have rung by then. */
   firstLookMs: 100,

@@ -151,6 +151,45 @@ describe("a run of a command", () => {
     expect(stage.starts.size).toBe(0);
   });
 
+  /** A short run that ends while another one is being prepared for `takesMs`. */
+  async function endsDuringAStart(takesMs: number) {
+    const stage = createStage({
+      plans: { short: { durationMs: 1_000 } },
+      wrap: (ports) => ({
+        ...ports,
+        spawner: {
+          ...ports.spawner,
+          async prepare(launch) {
+            if (launch.target.kind === "command" && launch.target.argv.includes("slow"))
+              await ports.clock.sleep(takesMs);
+            return ports.spawner.prepare(launch);
+          },
+        },
+      }),
+    });
+    await stage.start();
+    const short = await stage.addRun("short");
+    await stage.until(async () => stage.starts.size === 1);
+    await stage.run(900);
+    const slow = await stage.addRun("slow");
+    await stage.until(ended(stage, short), 10_000);
+    const at = async (runId: string) => (await attempts(stage, runId))[0];
+    return { short: await at(short), slow: await at(slow), limit: stage.limits.startsFirstMs };
+  }
+
+  test("that has ended lets one that is being started go first, and it ended when it ended", async () => {
+    const { short, slow } = await endsDuringAStart(300);
+    expect(slow?.status).not.toBe("reserved");
+    expect((short?.finishedAt ?? 0) - (short?.startedAt ?? 0)).toBeLessThan(1_100);
+  });
+
+  test("that has ended waits for a start that takes long no longer than the limit", async () => {
+    const { short, slow, limit } = await endsDuringAStart(HOUR);
+    expect(slow?.status).toBe("reserved");
+    expect(short?.status).toBe("succeeded");
+    expect(limit).toBe(500);
+  });
+
   test("success needs what was expected", async () => {
     const stage = createStage({ plans: { checked: { unmet: "no output was written" } } });
     await stage.start();

@@ -79,6 +79,8 @@ export function createRunner(options: RunnerOptions): Runner {
   /** Trees in the making: a checkout takes minutes, and no other start waits for it. */
   const makes = createGate(limits.startsAtOnce);
   const looks = createGate(limits.looksAtOnce);
+  /** The starts that are under way, as far as ends wait for them. */
+  let burst: Promise<unknown> | null = null;
   /** By account: starts that come one after another. */
   const doors = new Map<string, Gate>();
   let whenEmpty: (() => void)[] = [];
@@ -260,7 +262,26 @@ export function createRunner(options: RunnerOptions): Runner {
   const judge = (life: Life, plant: boolean): Promise<Judgement> =>
     looks.run(() => spawner.judge({ folder: life.folder, bootId: life.bootId, plant }));
 
+  /**
+   * What has ended waits until those that are being started are: its end is written down already, and its processor time is what
+   * they wait for when many are due in one second. Not for long, since one of them may wait for a secret, and what has ended
+   * makes room.
+   */
+  function behindStarts(): Promise<unknown> {
+    if (burst === null) {
+      const limit = new AbortController();
+      const over = starts.empty();
+      burst = Promise.race([over, clock.sleep(limits.startsFirstMs, limit.signal)]);
+      void over.then(() => {
+        limit.abort();
+        burst = null;
+      });
+    }
+    return burst;
+  }
+
   async function look(life: Life): Promise<boolean> {
+    if (!starts.isEmpty() && life.wish === null && (life.rung || !life.seen)) await behindStarts();
     const awake = clock.awake();
     const { rung } = life;
     life.rung = false;
