@@ -128,7 +128,7 @@ test.each<[what: string, status: number, code: string, path: string, args: reado
     "--pool",
     [...add, "--every", "1h", "--pool", "main", ...command],
   ],
-  ["another one", 2, "not_available", "--workflow", [...add, "--every", "1h", "--workflow", "ship"]],
+  ["a workflow that is no file", 2, "bad_input", "--workflow", [...add, "--every", "1h", "--workflow", "ship"]],
   ["an agent that nobody knows", 2, "bad_choice", "--agent", [...add, "--every", "1h", "--agent", "acme"]],
   ["an agent without a prompt", 2, "missing_prompt", "--prompt", [...add, "--every", "1h", "--agent", "claude"]],
   [

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { shrink, type SimOptions, simulate } from "./simulate.ts";
 
 test("without faults everything drains, and nothing is missed", { timeout: 120_000 }, async () => {
-  const report = await simulate({ seed: 7, days: 14, loops: 6, faults: false });
+  const report = await simulate({ seed: 7, days: 14, loops: 8, faults: false });
   expect(report.broken).toBeNull();
   expect(report.crashes).toBe(0);
   expect(report.struck).toEqual([]);

@@ -126,7 +126,7 @@ const targetOf = (habit: string, chance: Chance): Target =>
     : habit === "flow"
       ? someFlow(chance)
       : commandOf(["work", habit]);
-const HABITS = ["quick", "mixed", "mixed", "long", "hang", "fail", "tree", "agent", "agent", "flow"] as const;
+const HABITS = ["quick", "quick", "mixed", "mixed", "long", "hang", "fail", "tree", "agent", "agent", "flow"] as const;
 
 export async function createWorld(options: WorldOptions): Promise<World> {
   await loadFlows();

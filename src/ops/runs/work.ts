@@ -340,7 +340,7 @@ function workflowOf(input: TargetInput, before: Target | null): string | null {
     throw badInput("--expect", "a workflow says for each step what it expects", "Write it into the file: expect.");
   if (!/\.(?:ya?ml|json)$/i.test(file))
     throw badInput(
-      "workflow",
+      "--workflow",
       `${JSON.stringify(file.split("/").at(-1))} is no workflow's file`,
       "A workflow's file ends in .yaml, .yml or .json. A command goes after --.",
     );
