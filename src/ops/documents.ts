@@ -51,6 +51,15 @@ export const warningShape: Shape = object({ code: string, message: string, hint:
 const shownEnv = (env: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
   Object.fromEntries(Object.entries(env).map(([name, value]) => [name, holdsSecret(name, value) ? "[secret]" : value]));
 
+/** Inputs of a workflow without the values that are secrets by their names. */
+const shownInputs = (inputs: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> =>
+  Object.fromEntries(
+    Object.entries(inputs).map(([name, value]) => [
+      name,
+      holdsSecret(name, typeof value === "string" ? value : JSON.stringify(value)) ? "[secret]" : value,
+    ]),
+  );
+
 /**
  * What runs, as people and programs are shown it.
  * @param head the first line of its prompt without the secrets of its run; null: not known. It may hold what is given to
@@ -58,6 +67,7 @@ const shownEnv = (env: Readonly<Record<string, string>>): Readonly<Record<string
  */
 function toTargetDocument(target: Target, head: string | null): Json {
   const shown = { ...target, env: shownEnv(target.env) };
+  if (target.kind === "workflow") return { ...shown, inputs: shownInputs(target.inputs) } as unknown as Json;
   if (target.kind !== "agent") return shown as unknown as Json;
   const { prompt, secrets } = target;
   const instead = Object.keys(secrets).length === 0 ? prompt.head : `a prompt of ${describeSize(prompt.bytes)}`;

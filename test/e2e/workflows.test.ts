@@ -123,3 +123,29 @@ test("a template of one's own is found in the configuration folder, and one that
   expect([broken.status, broken.err]).toEqual([2, expect.stringContaining("broken.yaml:2:19: there is no variable")]);
   expect((await home.refused(3, ["template", "show", "mein"])).code).toBe("template_not_found");
 });
+
+test("I13: an input whose name calls it a secret is neither shown nor in the manifest", async () => {
+  const canary = "canary-of-an-input-6c19";
+  const file = join(cwd, "secret.yaml");
+  writeFileSync(
+    file,
+    "name: secret\ninputs: { api_token: { type: string }, branch: { type: string } }\nsteps: [{ id: a, type: command, command: ['true'] }]\n",
+  );
+  const inputs = ["--input", `api_token=${canary}`, "--input", "branch=main"];
+  const { id } = await home.json<{ id: string }>(["run", file, ...inputs], { cwd });
+  for (const look of [
+    ["show", id, "--json"],
+    ["show", id],
+    ["manifest", id],
+    ["runs", "--json"],
+    ["export", "--history"],
+  ]) {
+    const { out, status } = await home.run(look);
+    expect([look[0], status, out.includes(canary)]).toEqual([look[0], 0, false]);
+  }
+  const { asked, definition } = await home.json<{
+    asked: { target: { inputs: unknown } };
+    definition: { name: string };
+  }>(["manifest", id]);
+  expect([asked.target.inputs, definition.name]).toEqual([{ api_token: "[secret]", branch: "main" }, "secret"]);
+});

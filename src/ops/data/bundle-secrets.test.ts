@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { withoutSecrets } from "./bundle-secrets.ts";
+import { withhold, withoutSecrets } from "./bundle-secrets.ts";
 
 const run = (env: Readonly<Record<string, string>>, more: object) => ({ run: { target: { env }, ...more } });
 /** Letters that nothing else is written with, so that no part of a value is there by chance. */
@@ -38,4 +38,22 @@ test("B-122 no part of a value that its name calls a secret is in a bundle, what
 test("a run without such values is as it was", () => {
   const past = run({ MODE: "fast", TOKEN: "yes" }, { output: "yes" });
   expect(withoutSecrets(past, [])).toBe(past);
+});
+
+test("B-122 inputs of a workflow that their names call secrets are in no bundle either, of a run nor of a loop", () => {
+  const inputs = {
+    api_token: "canary-one-4f7a",
+    logins: "no name of a secret",
+    access_keys: ["canary-two-81be", { of: "canary-six-90cc" }],
+  };
+  const past = { run: { target: { env: {}, inputs }, output: "canary-one-4f7a canary-two-81be canary-six-90cc" } };
+  const text = JSON.stringify(withoutSecrets(past, []));
+  for (const canary of ["canary-one-4f7a", "canary-two-81be", "canary-six-90cc"]) expect(text).not.toContain(canary);
+  expect(text).toContain("no name of a secret");
+  const form = { workflow: "a.yaml", env: { MODE: "fast" }, inputs: { api_token: "canary-one-4f7a", branch: "main" } };
+  expect(withhold(form, [])).toEqual({
+    form: { workflow: "a.yaml", env: { MODE: "fast" }, inputs: { branch: "main" } },
+    withheld: ["inputs.api_token"],
+  });
+  expect(withhold({ ...form, inputs: { api_token: "canary-one-4f7a" } }, []).form).not.toHaveProperty("inputs");
 });

@@ -7,16 +7,18 @@ export function withhold(
   form: Form,
   keys: readonly string[],
 ): { readonly form: Form; readonly withheld: readonly string[] } {
-  const env = form["env"] as Readonly<Record<string, string>> | undefined;
-  if (env === undefined) return { form, withheld: [] };
-  const names = secretNames(env, keys);
-  if (names.length === 0) return { form, withheld: [] };
-  const kept = Object.fromEntries(Object.entries(env).filter(([name]) => !names.includes(name)));
-  const { env: _, ...rest } = form;
-  return {
-    form: Object.keys(kept).length === 0 ? rest : { ...rest, env: kept },
-    withheld: names.map((name) => `env.${name}`),
-  };
+  let kept: Form = form;
+  const withheld: string[] = [];
+  for (const section of ["env", "inputs"]) {
+    const values = form[section] as Readonly<Record<string, string>> | undefined;
+    const names = values === undefined ? [] : secretNames(values, keys);
+    if (values === undefined || names.length === 0) continue;
+    const rest = Object.fromEntries(Object.entries(values).filter(([name]) => !names.includes(name)));
+    const { [section]: _, ...others } = kept;
+    kept = Object.keys(rest).length === 0 ? others : { ...others, [section]: rest };
+    withheld.push(...names.map((name) => `${section}.${name}`));
+  }
+  return { form: kept, withheld };
 }
 
 export const secretNames = (env: Readonly<Record<string, string>>, keys: readonly string[]): readonly string[] =>
@@ -34,19 +36,37 @@ const longestPart = (most: number, holds: (length: number) => boolean): number =
   return 0;
 };
 
+/** Every text and number in a value, as text. */
+function textsIn(value: unknown): readonly string[] {
+  if (typeof value === "object" && value !== null) return Object.values(value).flatMap(textsIn);
+  return typeof value === "string" || typeof value === "number" ? [String(value)] : [];
+}
+
 /** A run without such values, wherever in it they stand: in its variables, its outputs, its messages; nor half of one where a text was cut. */
 export function withoutSecrets<
-  T extends { readonly run: { readonly target: { readonly env: Readonly<Record<string, string>> } } },
+  T extends {
+    readonly run: {
+      readonly target: {
+        readonly env: Readonly<Record<string, string>>;
+        readonly inputs?: Readonly<Record<string, unknown>>;
+      };
+    };
+  },
 >(past: T, keys: readonly string[]): T {
-  const { env } = past.run.target;
-  const names = secretNames(env, keys);
-  if (names.length === 0) return past;
+  const { env, inputs = {} } = past.run.target;
+  const named: readonly (readonly [name: string, value: string])[] = [
+    ...Object.entries(env),
+    // Of a list or a set of names, each text in it.
+    ...Object.entries(inputs).flatMap(([name, value]) => textsIn(value).map((text) => [name, text] as const)),
+  ];
+  const secrets = named.filter(([name, value]) => holdsSecret(name, value, keys));
+  if (secrets.length === 0) return past;
   // As JSON writes them too, once and in JSON in JSON: outputs and tails are such texts.
   const inJson = (value: string): string => JSON.stringify(value).slice(1, -1);
   const values = [
     ...new Set(
-      names
-        .map((name) => env[name] ?? "")
+      secrets
+        .map(([, value]) => value)
         // Of several lines each is one too: what prints or cuts them does so one by one.
         .flatMap((value) => [value, ...value.split("\n").filter((line) => line.length >= MIN_PART)])
         .filter((value) => value !== "")

@@ -143,13 +143,6 @@ test("a definition is known by its text: of a workflow, of a prompt, of a comman
   expect(made({ target: { kind: "command", argv: ["make", "all"] } }).definition.sha256).not.toBe(sha256);
 });
 
-test("I13: an input of a workflow whose name calls it a secret is not told", () => {
-  const inputs = { api_token: "canary-7d1e55aa90", branch: "main" };
-  const text = JSON.stringify(made({ kind: "workflow", target: { kind: "workflow", name: "a", inputs } }));
-  expect(text).not.toContain("canary-7d1e55aa90");
-  expect(text).toContain("main");
-});
-
 describe("what is long is bounded, and says by how much", () => {
   test("a summary is cut between characters", () => {
     const { receipt } = made({ output: "😀".repeat(5_000) });

@@ -5,7 +5,6 @@
 import { createHash } from "node:crypto";
 import { isObject } from "../../core/json-schema.ts";
 import type { Limits } from "../../core/limits.ts";
-import { holdsSecret } from "../../core/variable-names.ts";
 import type { RunTreeDocument, StepDocument } from "../documents.ts";
 import type { Json } from "../fields.ts";
 import { anything, instant, integer, listOf, nullable, object, oneOf, type Shape, string } from "../shape.ts";
@@ -88,8 +87,7 @@ const EVIDENCE_CHARACTERS = 1_024;
 
 /** @param run as it is shown, without secrets */
 export function manifestOf(run: RunTreeDocument, bounds: Bounds): Values {
-  const { worktree } = run;
-  const target = withoutSecretInputs(run.target);
+  const { target, worktree } = run;
   const facts = {
     version: 1,
     runId: run.id,
@@ -175,16 +173,6 @@ function receiptOf(run: RunTreeDocument, bounds: Bounds): Values {
       .map(({ kind, text: said }) => ({ kind, text: Array.from(said).slice(0, EVIDENCE_CHARACTERS).join("") })),
     evidenceLeftOut: Math.max(0, evidence.length - bounds.receiptEvidence),
   };
-}
-
-/** Inputs of a workflow whose names call them secrets are not told. */
-function withoutSecretInputs(target: Json): Json {
-  if (!isObject(target) || !isObject(target["inputs"])) return target;
-  const inputs = Object.entries(target["inputs"]).map(([name, value]) => [
-    name,
-    holdsSecret(name, typeof value === "string" ? value : JSON.stringify(value)) ? "[secret]" : value,
-  ]);
-  return { ...target, inputs: Object.fromEntries(inputs) } as unknown as Json;
 }
 
 function definitionOf(kind: string, target: Json): Values {
