@@ -39,9 +39,7 @@ export function* followUp(
       const after = nextItem(stateOf, at(id));
       if (after === undefined) continue;
       stateOf.set(after.id, { ...after, reason: "judge" });
-      writes.push(
-        sql`update steps set reason = 'judge' where id = ${after.id} and status = 'pending' and reason = 'concurrency'`,
-      );
+      writes.push(sql`update steps set reason = 'judge' where id = ${after.id}`);
     }
     const edges = yield* all<Row>(
       sql`select step_id, needs_step_id from step_needs where needs_step_id in (${jsonList(front)}) order by step_id`,
@@ -66,7 +64,7 @@ export function* followUp(
       const step = at(id);
       if (needsLeft > 0) {
         stateOf.set(id, { ...step, needsLeft });
-        writes.push(sql`update steps set needs_left = ${needsLeft} where id = ${id} and status = 'pending'`);
+        writes.push(sql`update steps set needs_left = ${needsLeft} where id = ${id}`);
         continue;
       }
       if (step.reason === "items") {

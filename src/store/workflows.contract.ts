@@ -104,6 +104,11 @@ forEachStore("a workflow's run", (open) => {
     expect((await of.tree()).steps.map(({ key }) => key)).toEqual(["b", "a", "c"]);
     expect(await of.words()).toEqual({ b: "pending(judge)", a: "pending", c: "pending" });
     expect((await of.asked()).map(({ key, condition, needs }) => [key, condition, needs])).toEqual([["b", "none", []]]);
+    // What is bound to another host is that one's to ask about.
+    const elsewhere = await of.store.runs.add(runDraft(workflowOf(), { hostPin: "host_00000000000000000000000002" }));
+    expect((await of.store.steps.toJudge({ hostId, limit: 10 })).map(({ run }) => run.id)).not.toContain(
+      elsewhere.run.id,
+    );
     expect((await of.tree()).run).toMatchObject({ status: "queued", kind: "workflow" });
     // Nothing starts that its definition was not asked about.
     expect((await of.begin()).size).toBe(0);
@@ -366,6 +371,7 @@ forEachStore("a step with items", (open) => {
     expect(await of.settle(begun.get("e[0]")?.at, failed)).toMatchObject({ run: "running" });
     expect(await of.settle(begun.get("e[1]")?.at)).toMatchObject({ run: "failed" });
     expect(await of.words()).toMatchObject({ e: "failed(items)", f: "skipped(needs)" });
+    expect((await of.tree()).steps[0]?.output).toBeNull();
     expect((await of.tree()).run.error).toEqual({ class: "exit", message: "1 of 2 items did not succeed: e[0]" });
   });
 
@@ -380,11 +386,16 @@ forEachStore("a step with items", (open) => {
 
   test("one that fails before it starts lets the next one go", async () => {
     const of = await openWorkflow(open, [step("e")]);
-    await of.judge(each(await of.idOf("e"), [1, 2], 1));
+    await of.judge(each(await of.idOf("e"), [1, 2, 3], 1));
     const [first] = await of.asked();
     const fault = { does: "fail", class: "env_invalid", reason: "expression", message: "it is not there" } as const;
     await of.judge({ stepId: first?.stepId ?? "", ...fault });
-    expect(await of.words()).toEqual({ e: "pending(items)", "e[0]": "failed(expression)", "e[1]": "pending(judge)" });
+    expect(await of.words()).toEqual({
+      e: "pending(items)",
+      "e[0]": "failed(expression)",
+      "e[1]": "pending(judge)",
+      "e[2]": "pending(concurrency)",
+    });
   });
 
   test("a gate that blocks for one of them blocks", async () => {
