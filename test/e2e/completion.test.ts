@@ -165,7 +165,7 @@ describe("what the shells are told", () => {
     expect(await values("--json", "vers")).toEqual(["version"]);
     expect(await values("help", "loop", "una")).toEqual(["unarchive"]);
     expect(await values("help", "exit")).toEqual(["exit-codes"]);
-    expect(await told(["worktr"])).toEqual(["offers", "worktree\tls, rm, prune"]);
+    expect(await told(["worktr"])).toEqual(["offers", "worktree\tls, rm, handoff, prune"]);
   });
 
   test("values by what was typed before", async () => {

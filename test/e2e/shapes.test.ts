@@ -138,6 +138,7 @@ const reads: readonly (readonly [
     () => [[], ["--limit", "2"], ["--status", "failed"], ["--label", "l"], ["--loop", "all"], ["--since", "1h"]],
     under("items[].", "id kind status reason target createdAt durationMs exitCode error.class"),
   ],
+  ["manifest", () => Object.values(runs).map((id) => [id]), []],
   [
     "show",
     () => Object.values(runs).map((id) => [id]),
