@@ -17,8 +17,6 @@ export const putDefinition = operation(
   function* (input: { digest: string; steps: readonly SkeletonStep[] }): Steps<void> {
     const now = yield* instant();
     const { digest } = input;
-    const there = yield* one<Row>(sql`select digest from definition_steps where digest = ${digest} limit 1`);
-    if (there !== undefined) return;
     const steps = input.steps.map(({ key, kind, condition, continueOnFailure, needs }, position) => ({
       position,
       key,
@@ -34,13 +32,13 @@ export const putDefinition = operation(
           sql`insert into definition_steps (digest, position, key, kind, condition, continue_on_failure, needs_left, created_at)
               select ${digest}, d.position, d.key, d.kind, d.condition, d.continued, d.needs, cast(${now} as bigint)
               from (${jsonRows(some, { position: "integer", key: "text", kind: "text", condition: "text", continued: "integer", needs: "integer" })}) as d
-              where 1 = 1 on conflict (digest, position) do nothing`,
+              order by d.position on conflict (digest, position) do nothing`,
       ),
       ...slices(needs).map(
         (some) =>
           sql`insert into definition_needs (digest, position, needs_position, created_at)
               select ${digest}, n.position, n.needed, cast(${now} as bigint) from (${jsonRows(some, { position: "integer", needed: "integer" })}) as n
-              where 1 = 1 on conflict (digest, position, needs_position) do nothing`,
+              order by n.position on conflict (digest, position, needs_position) do nothing`,
       ),
     );
   },

@@ -140,7 +140,7 @@ function itemsEnded(id: string, status: string, end: ItemsEnd, now: number, most
     sql`update steps set needs_left = 0, status = ${status}, reason = ${end.reason}, finished_at = ${now}, result = ${JSON.stringify(result)},
           output = case when ${end.event} = 'succeed' and coalesce((select sum(octet_length(i.output)) from steps i where i.parent_step_id = ${id}), 0) <= ${mostBytes}
             then ${jsonListOf(outputs)} end
-        where id = ${id} and status = 'pending'`,
+        where id = ${id}`,
   ];
 }
 

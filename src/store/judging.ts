@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { ensure } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { EndedStep, StepToJudge, StepVerdict } from "../core/ports.ts";
-import { isFinal, next, stepTable, type Condition, type RunStatus } from "../core/run.ts";
+import { next, stepTable, type Condition, type RunStatus } from "../core/run.ts";
 import type { StepResult, StepSpec } from "../core/records.ts";
 import { accountOf, promptOf } from "../core/target-parts.ts";
 import { followUp, standOf, type StepEnd } from "./graph.ts";
@@ -80,7 +80,6 @@ export const judgeSteps = operation(
     if (read === null) return { run: null, judged: 0 };
     const { desk } = read;
     const { now, run, log, writes, limits } = desk;
-    if (isFinal(run.status)) return { run: run.status, judged: 0 };
     const verdictOf = new Map(input.verdicts.map((verdict) => [verdict.stepId, verdict]));
     const ended: StepEnd[] = [];
     let judged = 0;
@@ -99,7 +98,7 @@ export const judgeSteps = operation(
       ensure(status !== null, `a step that is ${step.status} cannot ${event}`);
       const reason = "reason" in verdict ? verdict.reason : null;
       log.add(`step.${status}`, { step: step.id, key: step.key, ...(reason === null ? {} : { reason }) });
-      const only = sql`id = ${step.id} and status = 'pending' and reason = 'judge'`;
+      const only = sql`id = ${step.id} and reason = 'judge'`;
       if (verdict.does === "start") {
         const { spec, writes: kept } = promptKept(verdict, now);
         writes.push(...kept, ...started(spec, run.hostPin, now, limits, only));
@@ -162,7 +161,7 @@ function withItems(
       ),
     ],
     writes: [
-      sql`update steps set reason = 'items', needs_left = ${items.length} where id = ${step.id} and status = 'pending' and reason = 'judge'`,
+      sql`update steps set reason = 'items', needs_left = ${items.length} where id = ${step.id}`,
       // What becomes of the run is said by their step: none of them fails it.
       sql`insert into steps (id, run_id, key, definition_step, item, parent_step_id, kind, status, reason, needs_left, cap_key, turn_at,
             max_attempts, condition, continue_on_failure, position, created_at)

@@ -558,7 +558,7 @@ export const pauseLoop = operation(
     const held = yield* all<Row>(
       sql`select r.id as id from runs r
           where r.loop_id = ${loop.id} and r.finished_at is null and r.waits_turn = 0 and r.origin_kind = 'slot' and r.started_at is null
-            and exists (select 1 from steps s where s.run_id = r.id and ((s.status = 'ready' and s.attempts_made = 0) or (s.status = 'pending' and s.reason = 'judge')))
+            and exists (select 1 from steps s where s.run_id = r.id and ((s.status = 'ready' and s.attempts_made = 0) or s.reason = 'judge'))
           order by r.id ${forUpdate}`,
     );
     yield* runAll(
@@ -583,7 +583,7 @@ function* letInAfter(loop: LoopRow, now: number, limits: Limits): Steps<Sql[]> {
   const turns = yield* all<Row>(
     sql`select r.id as run_id, r.event_number as event_number, r.chained as chained, r.priority as priority, r.not_before as not_before
         from runs r join steps s on s.run_id = r.id
-        where r.loop_id = ${loop.id} and r.finished_at is null and r.waits_turn = 1 and s.status = 'pending' and s.needs_left = 0
+        where r.loop_id = ${loop.id} and r.finished_at is null and r.waits_turn = 1 and s.needs_left = 0
           and s.position = (select min(f.position) from steps f where f.run_id = r.id and f.needs_left = 0) order by r.slot_at, r.id limit ${allow ? 1_000 : 1}`,
   );
   let chain = released !== undefined && released["chained"] !== 0;

@@ -189,7 +189,7 @@ export const turnQueries = (loopId: string | null, runId: string): [Sql, Sql] =>
   sql`select chained from runs where loop_id = ${loopId} and finished_at is null and waits_turn = 0 and id <> ${runId} order by chained desc limit 1`,
   sql`select r.id as run_id, r.event_number as event_number, r.chained as chained, r.priority as priority, r.not_before as not_before
       from runs r join steps s on s.run_id = r.id
-      where r.loop_id = ${loopId} and r.finished_at is null and r.waits_turn = 1 and r.id <> ${runId} and s.status = 'pending' and s.needs_left = 0
+      where r.loop_id = ${loopId} and r.finished_at is null and r.waits_turn = 1 and r.id <> ${runId} and s.needs_left = 0
       order by r.slot_at, r.id limit 1`,
 ];
 
@@ -222,7 +222,7 @@ export function letIn(turn: Turn, now: number, limits: Limits): Sql[] {
     // Of a workflow all steps that need nothing; those are asked first whether they start.
     waits
       ? sql`update steps set status = 'waiting', reason = 'timer', wake_at = ${turn.notBefore}, turn_at = ${turnAt(now, turn.priority, limits)}
-            where run_id = ${turn.runId} and needs_left = 0 and status = 'pending'`
+            where run_id = ${turn.runId} and needs_left = 0`
       : sql`update steps set status = ${readyOrAsked}, reason = ${asked}, wake_at = null, turn_at = ${turnAt(now, turn.priority, limits)}
             where run_id = ${turn.runId} and needs_left = 0 and status = 'pending'`,
     ...log.writes(),
@@ -579,7 +579,7 @@ const reuseWrites = (runId: string, oldId: string, keys: readonly string[], now:
               reused_from = (select o.id from steps o where o.run_id = ${oldId} and o.key = steps.key)
             where run_id = ${runId} and key in (${jsonList(keys)})`,
         sql`update steps set needs_left = (select count(*) from step_needs n join steps d on d.id = n.needs_step_id
-              where n.step_id = steps.id and d.status <> 'succeeded') where run_id = ${runId} and status = 'pending'`,
+              where n.step_id = steps.id and d.status <> 'succeeded') where run_id = ${runId}`,
         sql`update steps set reason = 'judge' where run_id = ${runId} and status = 'pending' and needs_left = 0`,
       ];
 

@@ -5,7 +5,7 @@ import { outcomeOf, runDraft } from "../../test/drafts.ts";
 import { defaultLimits } from "../core/limits.ts";
 import { loopPolicy } from "../core/loop.ts";
 import type { LoopDraft, RunDraft, StepVerdict } from "../core/ports.ts";
-import { isFinal, type StepStatus } from "../core/run.ts";
+import { isFinal, type Outcome, type StepStatus } from "../core/run.ts";
 import { endTable, readiness } from "../core/step-graph.ts";
 import type { CommandTarget, WorkflowTarget } from "../core/target.ts";
 import type { SkeletonStep } from "../core/workflow/skeleton.ts";
@@ -176,6 +176,39 @@ forEachStore("a workflow's run", (open) => {
     expect(await of.numbers()).toEqual((await of.numbers()).map((_, i) => i + 1));
   });
 
+  test("a step that is not asked about yet, or was cancelled for whatever reason, is not decided on", async () => {
+    const of = await openWorkflow(open, [step("a"), step("b", [0])]);
+    expect(await of.judge(starts(await of.idOf("b")))).toMatchObject({ judged: 0 });
+    expect(await of.words()).toEqual({ a: "pending(judge)", b: "pending" });
+    const a = await of.idOf("a");
+    await of.judge(starts(a));
+    const begun = (await of.begin()).get("a");
+    await of.store.runs.cancel({ runId: of.runId, by: "person", reason: "judge", limits });
+    expect(await of.asked()).toEqual([]);
+    expect(await of.judge(skips(await of.idOf("b")))).toMatchObject({ judged: 0 });
+    expect(await of.words()).toEqual({ a: "running", b: "cancelled(judge)" });
+    await of.settle(begun?.at, outcomeOf({ kind: "cancelled", class: "cancelled", exitStatus: null }));
+    expect(await of.judge(skips(await of.idOf("b")))).toEqual({ run: "cancelled", judged: 0 });
+  });
+
+  test("has the steps that its definition had when it was first kept", async () => {
+    const of = await openWorkflow(open, [step("a"), step("b", [0])]);
+    await of.store.definitions.put({ digest, steps: [step("x"), step("y", [0]), step("z", [0, 1])] });
+    expect(await of.rows(sql`select key from definition_steps where digest = ${digest} order by position`)).toEqual([
+      { key: "a" },
+      { key: "b" },
+      { key: "z" },
+    ]);
+  });
+
+  test("keeps of a step what others read; of a run of one command nothing reads it", async () => {
+    const of = await openWorkflow(open, [step("a")]);
+    const plain = await of.store.runs.add(runDraft(commandOf(["true"])));
+    const begun = await of.begin();
+    await of.settle(begun.get("main")?.at, outcomeOf({ tails: { stdout: "out", stderr: "err" } }));
+    expect(await of.rows(sql`select result from steps where run_id = ${plain.run.id}`)).toEqual([{ result: null }]);
+  });
+
   test("of which nothing had to be done succeeds", async () => {
     const of = await openWorkflow(open, [step("a"), step("b", [0])]);
     expect(await of.judge(skips(await of.idOf("a")))).toEqual({ run: "succeeded", judged: 1 });
@@ -260,15 +293,148 @@ forEachStore("a workflow's run", (open) => {
   });
 });
 
+forEachStore("a workflow's run of a loop", (open) => {
+  /** A loop that is due each minute, whose first run is there. */
+  async function openLoop(steps: readonly SkeletonStep[], policy: Parameters<typeof loopPolicy.parse>[0] = {}) {
+    const of = await openWorkflow(open, steps);
+    // The run that came with the store is nobody's concern here.
+    await of.store.runs.cancel({ runId: of.runId, by: "person", reason: "away", limits });
+    const draft: LoopDraft = {
+      name: "l",
+      schedule: { kind: "interval", everyMs: 60_000, anchorAt: 0 },
+      target: workflowOf(),
+      policy: loopPolicy.parse(policy),
+      hostPin: null,
+      managedBy: null,
+    };
+    const loop = await of.store.loops.add({ draft, limits });
+    const plan = async () => {
+      of.clock.advance(60_000);
+      await of.store.loops.planDue({ cause: "late", limits });
+    };
+    const runs = async () =>
+      (await of.rows<{ id: string }>(sql`select id from runs where loop_id = ${loop.id} order by slot_at`)).map(
+        ({ id }) => id,
+      );
+    const partsOf = async (nth: number) =>
+      (await of.store.runs.get({ runId: (await runs())[nth] ?? "" }))?.steps.map(({ key, status, reason, wakeAt }) =>
+        [key, reason === null ? status : `${status}(${reason})`, wakeAt].filter((one) => one !== null),
+      );
+    const judge = async (nth: number, key: string, make: (stepId: string) => StepVerdict) => {
+      const runId = (await runs())[nth] ?? "";
+      const stepId = (await of.store.runs.get({ runId }))?.steps.find((one) => one.key === key)?.id ?? "";
+      await of.store.steps.judge({ runId, verdicts: [make(stepId)], limits });
+    };
+    await plan();
+    return { ...of, loop, plan, runs, partsOf, judge };
+  }
+  const two = [step("a"), step("b", [0])];
+
+  test("is held with all its first steps when the loop is paused, and asked when it comes back", async () => {
+    const of = await openLoop(two);
+    await of.store.loops.pause({ loopId: of.loop.id, reason: null, limits });
+    expect(await of.partsOf(0)).toEqual([
+      ["a", "pending(paused)"],
+      ["b", "pending"],
+    ]);
+    await of.store.loops.resume({ loopId: of.loop.id, limits });
+    expect(await of.partsOf(0)).toEqual([
+      ["a", "pending(judge)"],
+      ["b", "pending"],
+    ]);
+  });
+
+  test("goes on when the loop is paused after it has started", async () => {
+    const of = await openLoop(two);
+    await of.judge(0, "a", starts);
+    await of.settle((await of.begin()).get("a")?.at);
+    await of.store.loops.pause({ loopId: of.loop.id, reason: null, limits });
+    expect(await of.partsOf(0)).toEqual([
+      ["a", "succeeded"],
+      ["b", "pending(judge)"],
+    ]);
+  });
+
+  test("that is put off waits with the steps that need nothing, also when the loop is paused", async () => {
+    const of = await openLoop(two, { jitterMs: 3_000_000 });
+    const [a, b] = (await of.partsOf(0)) ?? [];
+    expect([a?.slice(0, 2), b]).toEqual([
+      ["a", "waiting(timer)"],
+      ["b", "pending"],
+    ]);
+    expect(a?.[2]).toBeGreaterThan(of.clock.now());
+    await of.store.loops.pause({ loopId: of.loop.id, reason: null, limits });
+    expect(await of.partsOf(0)).toEqual([a, b]);
+  });
+
+  test("that waits for its turn is let in with the steps that need nothing, and by no other run's retry", async () => {
+    const of = await openLoop([step("a"), step("b", [0])], { overlap: "queue" });
+    await of.plan();
+    const waits = [
+      ["a", "pending(turn)"],
+      ["b", "pending"],
+    ];
+    expect(await of.partsOf(1)).toEqual(waits);
+    const { run } = await of.store.runs.add(runDraft(workflowOf()));
+    const asked = async () =>
+      (await of.store.steps.toJudge({ hostId, limit: 99 })).filter((one) => one.run.id === run.id);
+    for (const [key, outcome] of [
+      ["a", outcomeOf()],
+      ["b", outcomeOf({ kind: "failed", class: "exit", exitStatus: 1 })],
+    ] as const) {
+      await of.store.steps.judge({ runId: run.id, verdicts: [starts((await asked())[0]?.stepId ?? "")], limits });
+      await of.settle((await of.begin()).get(key)?.at, outcome);
+    }
+    await of.store.runs.retry({ runId: run.id, by: "person", limits });
+    expect(await of.partsOf(1)).toEqual(waits);
+    await of.judge(0, "a", skips);
+    expect(await of.partsOf(1)).toEqual([
+      ["a", "pending(judge)"],
+      ["b", "pending"],
+    ]);
+  });
+
+  test("that is put off and waits for its turn waits on with the steps that need nothing", async () => {
+    const of = await openLoop(two, { overlap: "queue", jitterMs: 3_000_000 });
+    await of.plan();
+    expect(await of.partsOf(1)).toEqual([
+      ["a", "pending(turn)"],
+      ["b", "pending"],
+    ]);
+    const before = await of.partsOf(0);
+    await of.store.runs.cancel({ runId: (await of.runs())[0] ?? "", by: "person", reason: "enough", limits });
+    const [a, b] = (await of.partsOf(1)) ?? [];
+    expect([a?.slice(0, 2), b]).toEqual([
+      ["a", "waiting(timer)"],
+      ["b", "pending"],
+    ]);
+    expect(before?.[0]?.slice(0, 2)).toEqual(["a", "waiting(timer)"]);
+    expect(await of.partsOf(0)).toEqual([
+      ["a", "cancelled(enough)"],
+      ["b", "cancelled(enough)"],
+    ]);
+  });
+});
+
 forEachStore("a retry of a workflow's run", (open) => {
   /** a and b succeed, c fails, d needs all of them. */
   async function openFailed() {
     const of = await openWorkflow(open, [step("a"), step("b", [0]), step("c"), step("d", [1, 2])]);
     const failed = outcomeOf({ kind: "failed", class: "exit", exitStatus: 3 });
+    // Earlier runs of the same steps: nothing of theirs is reused, and nothing of theirs changes.
+    const others = [await of.store.runs.add(runDraft(workflowOf())), await of.store.runs.add(runDraft(workflowOf()))];
+    const partsOf = async (runId: string) => (await of.store.runs.get({ runId }))?.steps ?? [];
+    const play = async (runId: string, key: string, outcome: Outcome) => {
+      const stepId = (await partsOf(runId)).find((one) => one.key === key)?.id ?? "";
+      await of.store.steps.judge({ runId, verdicts: [starts(stepId)], limits });
+      await of.settle((await of.begin()).get(key)?.at, outcome);
+    };
+    for (const { run } of others)
+      for (const key of ["a", "b"])
+        await play(run.id, key, outcomeOf({ output: '"other"', tails: { stdout: "other", stderr: "" } }));
     for (const key of ["a", "c", "b"]) {
-      await of.judge(starts(await of.idOf(key)));
       const output = JSON.stringify({ of: key });
-      await of.settle((await of.begin()).get(key)?.at, key === "c" ? failed : outcomeOf({ output }));
+      await play(of.runId, key, key === "c" ? failed : outcomeOf({ output, tails: { stdout: key, stderr: "" } }));
     }
     expect((await of.tree()).run.status).toBe("failed");
     const retry = async (more: { from?: string; fresh?: boolean } = {}) => {
@@ -279,7 +445,7 @@ forEachStore("a retry of a workflow's run", (open) => {
         [key, status, reason, output, reusedFrom === null ? null : old.get(reusedFrom)].filter((one) => one !== null),
       );
     };
-    return { ...of, retry };
+    return { ...of, retry, others: others.map(({ run }) => run.id), partsOf };
   }
   const again = (key: string) => [key, "pending", "judge"];
   const kept = (key: string) => [key, "succeeded", JSON.stringify({ of: key }), key];
@@ -287,6 +453,41 @@ forEachStore("a retry of a workflow's run", (open) => {
   test("begins at what did not succeed", async () => {
     expect(await (await openFailed()).retry()).toEqual([kept("a"), kept("b"), again("c"), ["d", "pending"]]);
   });
+  test("has what its steps left, and leaves every other run as it is", async () => {
+    const of = await openFailed();
+    const before = await Promise.all(of.others.map((runId) => of.partsOf(runId)));
+    of.clock.advance(1_000);
+    const run = await of.store.runs.retry({ runId: of.runId, by: "person", limits });
+    expect(await Promise.all(of.others.map((runId) => of.partsOf(runId)))).toEqual(before);
+    const ended = await of.store.steps.ended({ runId: run.id, keys: ["a", "b"] });
+    expect(ended.map(({ key, result }) => [key, result?.stdoutTail])).toEqual([
+      ["a", "a"],
+      ["b", "b"],
+    ]);
+  });
+
+  test("counts nobody else's needs anew", async () => {
+    const of = await openFailed();
+    const own = "f".repeat(64);
+    await of.store.prompts.put({ digest: own, content: "RA==", bytes: 1 });
+    await of.store.definitions.put({
+      digest: own,
+      steps: [step("x", [], { continueOnFailure: true }), step("y"), step("z", [0, 1])],
+    });
+    const { run } = await of.store.runs.add(runDraft(workflowOf(own)));
+    const asked = async () =>
+      (await of.store.steps.toJudge({ hostId, limit: 99 })).filter((one) => one.run.id === run.id);
+    const play = async (key: string, outcome: Outcome) => {
+      const stepId = (await asked()).find((one) => one.key === key)?.stepId ?? "";
+      await of.store.steps.judge({ runId: run.id, verdicts: [starts(stepId)], limits });
+      await of.settle((await of.begin()).get(key)?.at, outcome);
+    };
+    await play("x", outcomeOf({ kind: "failed", class: "exit", exitStatus: 3 }));
+    await of.retry();
+    await play("y", outcomeOf());
+    expect((await asked()).map(({ key }) => key)).toEqual(["z"]);
+  });
+
   test("does a step again that is named, with what needs it", async () => {
     const { retry } = await openFailed();
     expect(await retry({ from: "b" })).toEqual([kept("a"), again("b"), again("c"), ["d", "pending"]]);
@@ -362,6 +563,22 @@ forEachStore("a step with items", (open) => {
     const [ended] = await of.store.steps.ended({ runId: of.runId, keys: ["e"] });
     expect(JSON.parse(ended?.output ?? "")).toEqual(["zero", { n: 1 }, null]);
     expect(await of.numbers()).toEqual((await of.numbers()).map((_, i) => i + 1));
+  });
+
+  test("is one of its own: others that are asked about stay as they are, and no output but the items' counts", async () => {
+    const of = await openWorkflow(open, [step("other"), step("e")]);
+    await of.judge(each(await of.idOf("e"), [1]));
+    expect(await of.words()).toEqual({ other: "pending(judge)", e: "pending(items)", "e[0]": "pending(judge)" });
+    const begun = await letGo(of);
+    await of.settle(begun.get("other")?.at, outcomeOf({ output: JSON.stringify("long enough to be too much") }));
+    await of.store.attempts.settle({
+      attemptId: "",
+      token: 0,
+      ...begun.get("e[0]")?.at,
+      outcome: outcomeOf({ output: "1" }),
+      limits: { ...limits, outputBytes: 10 },
+    });
+    expect((await of.tree()).steps.find(({ key }) => key === "e")?.output).toBe("[1]");
   });
 
   test("fails when one of them does, after all of them", async () => {
