@@ -419,19 +419,30 @@ forEachStore("a workflow's run of a loop", (open) => {
 forEachStore("a retry of a workflow's run", (open) => {
   /** a and b succeed, c fails, d needs all of them. */
   async function openFailed() {
-    const of = await openWorkflow(open, [step("a"), step("b", [0]), step("c"), step("d", [1, 2])]);
+    const first = await openWorkflow(open, [step("a"), step("b", [0]), step("c"), step("d", [1, 2])]);
     const failed = outcomeOf({ kind: "failed", class: "exit", exitStatus: 3 });
+    // Not the first run of these steps: what is looked for by their keys alone would be that one's.
+    const { run: old } = await first.store.runs.add(runDraft(workflowOf()));
+    const of = {
+      ...first,
+      runId: old.id,
+      async tree() {
+        const found = await first.store.runs.get({ runId: old.id });
+        if (found === null) throw new Error("the run is there");
+        return found;
+      },
+    };
     // Earlier runs of the same steps: nothing of theirs is reused, and nothing of theirs changes.
-    const others = [await of.store.runs.add(runDraft(workflowOf())), await of.store.runs.add(runDraft(workflowOf()))];
+    const others = [first.runId, (await of.store.runs.add(runDraft(workflowOf()))).run.id];
     const partsOf = async (runId: string) => (await of.store.runs.get({ runId }))?.steps ?? [];
     const play = async (runId: string, key: string, outcome: Outcome) => {
       const stepId = (await partsOf(runId)).find((one) => one.key === key)?.id ?? "";
       await of.store.steps.judge({ runId, verdicts: [starts(stepId)], limits });
       await of.settle((await of.begin()).get(key)?.at, outcome);
     };
-    for (const { run } of others)
+    for (const runId of others)
       for (const key of ["a", "b"])
-        await play(run.id, key, outcomeOf({ output: '"other"', tails: { stdout: "other", stderr: "" } }));
+        await play(runId, key, outcomeOf({ output: '"other"', tails: { stdout: "other", stderr: "" } }));
     for (const key of ["a", "c", "b"]) {
       const output = JSON.stringify({ of: key });
       await play(of.runId, key, key === "c" ? failed : outcomeOf({ output, tails: { stdout: key, stderr: "" } }));
@@ -445,7 +456,7 @@ forEachStore("a retry of a workflow's run", (open) => {
         [key, status, reason, output, reusedFrom === null ? null : old.get(reusedFrom)].filter((one) => one !== null),
       );
     };
-    return { ...of, retry, others: others.map(({ run }) => run.id), partsOf };
+    return { ...of, retry, others, partsOf };
   }
   const again = (key: string) => [key, "pending", "judge"];
   const kept = (key: string) => [key, "succeeded", JSON.stringify({ of: key }), key];
