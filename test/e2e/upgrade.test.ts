@@ -61,7 +61,8 @@ describe("the next version", () => {
       ]);
       await until(() => existsSync(at("marks")), "it runs");
       const show = (program?: string) => home.json<Run>(["show", id], program === undefined ? {} : { program });
-      const pid = (await show()).steps[0]?.attempts[0]?.pid;
+      // It says that it began before the daemon has looked.
+      const pid = await until(async () => (await show()).steps[0]?.attempts[0]?.pid, "its process is known");
       await home.json(["down"]);
 
       await home.json(["up"], { program: newer });
