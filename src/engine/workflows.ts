@@ -25,7 +25,7 @@ const KEPT = 20;
 
 /** The actor `judge`. Two daemons that ask about one step are told the same, and the store takes the first answer. */
 export function createWorkflows({ store, limits, log, hostId, again, onReady, onEnded }: WorkflowsOptions): Actor {
-  const definitions = new Map<string, Asked | string>();
+  const definitions = new Map<string, Asked>();
 
   /** The definition of a run, or why there is none. */
   async function definitionOf({ target }: StepToJudge["run"]): Promise<Asked | string> {
@@ -35,6 +35,8 @@ export function createWorkflows({ store, limits, log, hostId, again, onReady, on
     if (known !== undefined) return known;
     const kept = await store.prompts.get({ digest });
     const read = kept === null ? "its definition is not kept any more" : readKept(kept.content);
+    // One that cannot be read now may be kept again.
+    if (typeof read === "string") return read;
     definitions.set(digest, read);
     if (definitions.size > KEPT) definitions.delete(definitions.keys().next().value as string);
     return read;

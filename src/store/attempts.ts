@@ -24,9 +24,10 @@ import {
   type Row,
   type RunRow,
   type StepRow,
+  type StepState,
 } from "./rows.ts";
 import { followUp, standOf } from "./graph.ts";
-import { deskAt, digestOf, endOf, type Desk, type DeskRead, type StepState } from "./runs.ts";
+import { deskAt, digestOf, endOf, type Desk, type DeskRead } from "./runs.ts";
 import { forShare, forUpdate, jsonList, sql, storeNow, type Sql } from "./sql.ts";
 
 /** Attempts with their runs, in the order given. */

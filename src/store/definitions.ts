@@ -2,10 +2,12 @@
 import { AppError } from "../core/errors.ts";
 import type { Target } from "../core/target.ts";
 import type { SkeletonStep } from "../core/workflow/skeleton.ts";
-import { instant, one, operation, runAll, type Steps } from "./operation.ts";
+import { all, instant, one, operation, runAll, type Steps } from "./operation.ts";
 import type { Row } from "./rows.ts";
-import { jsonRows, sql } from "./sql.ts";
+import { advisoryLock, jsonRows, sql } from "./sql.ts";
 
+/** The lock of whoever keeps one. */
+const DEFINITIONS = 2;
 /** Rows of one statement. */
 const ROWS = 2_000;
 
@@ -15,8 +17,12 @@ const slices = <T>(rows: readonly T[]): readonly (readonly T[])[] =>
 export const putDefinition = operation(
   "definitions.put",
   function* (input: { digest: string; steps: readonly SkeletonStep[] }): Steps<void> {
-    const now = yield* instant();
+    // Two that keep the same one at once: the second finds it whole.
+    yield* all(advisoryLock(DEFINITIONS));
     const { digest } = input;
+    const there = yield* one<Row>(sql`select digest from definition_steps where digest = ${digest} limit 1`);
+    if (there !== undefined) return;
+    const now = yield* instant();
     const steps = input.steps.map(({ key, kind, condition, continueOnFailure, needs }, position) => ({
       position,
       key,
@@ -31,14 +37,12 @@ export const putDefinition = operation(
         (some) =>
           sql`insert into definition_steps (digest, position, key, kind, condition, continue_on_failure, needs_left, created_at)
               select ${digest}, d.position, d.key, d.kind, d.condition, d.continued, d.needs, cast(${now} as bigint)
-              from (${jsonRows(some, { position: "integer", key: "text", kind: "text", condition: "text", continued: "integer", needs: "integer" })}) as d
-              order by d.position on conflict (digest, position) do nothing`,
+              from (${jsonRows(some, { position: "integer", key: "text", kind: "text", condition: "text", continued: "integer", needs: "integer" })}) as d`,
       ),
       ...slices(needs).map(
         (some) =>
           sql`insert into definition_needs (digest, position, needs_position, created_at)
-              select ${digest}, n.position, n.needed, cast(${now} as bigint) from (${jsonRows(some, { position: "integer", needed: "integer" })}) as n
-              order by n.position on conflict (digest, position, needs_position) do nothing`,
+              select ${digest}, n.position, n.needed, cast(${now} as bigint) from (${jsonRows(some, { position: "integer", needed: "integer" })}) as n`,
       ),
     );
   },

@@ -12,8 +12,8 @@ import {
 import { ensure } from "../core/errors.ts";
 import { followed } from "../core/step-graph.ts";
 import { all, one, type Steps } from "./operation.ts";
-import type { Row } from "./rows.ts";
-import { endRun, type Desk, type RunEnd, type StepState } from "./runs.ts";
+import type { Row, StepState } from "./rows.ts";
+import { endRun, type Desk, type RunEnd } from "./runs.ts";
 import { jsonList, jsonListOf, sql, type Sql } from "./sql.ts";
 
 /**

@@ -9,8 +9,8 @@ import { accountOf, promptOf } from "../core/target-parts.ts";
 import { followUp, standOf, type StepEnd } from "./graph.ts";
 import { all, finish, many, operation, read, type Steps } from "./operation.ts";
 import { promptWrites } from "./prompts.ts";
-import { toRun, type Row } from "./rows.ts";
-import { capSetOf, capSetWrite, deskFor, type StepState, turnAt } from "./runs.ts";
+import { toRun, type Row, type StepState } from "./rows.ts";
+import { capSetOf, capSetWrite, deskFor, turnAt } from "./runs.ts";
 import { jsonList, jsonRows, sql, type Sql } from "./sql.ts";
 
 export const stepsToJudge = read("steps.toJudge", function* (input: { hostId: string; limit: number }): Steps<

@@ -77,21 +77,21 @@ export const toRun = mapper<RunRow>(["target", "policy", "error"], ["chained", "
 /** Of a run what a write under an attempt's token looks at: its documents are not read for that. */
 export const toHeldRun = mapper<Pick<RunRow, "id" | "eventNumber" | "cancelRequestedAt">>([], []);
 export const toStep = mapper<StepRow>(["spec", "result"], ["continue_on_failure"]);
-export const toStepState = mapper<
-  Pick<
-    StepRow,
-    | "id"
-    | "runId"
-    | "key"
-    | "status"
-    | "reason"
-    | "wakeAt"
-    | "needsLeft"
-    | "condition"
-    | "continueOnFailure"
-    | "parentStepId"
-  >
->([], ["continue_on_failure"]);
+/** What the end of a run needs to know of a step. */
+export type StepState = Pick<
+  StepRow,
+  | "id"
+  | "runId"
+  | "key"
+  | "status"
+  | "reason"
+  | "wakeAt"
+  | "needsLeft"
+  | "condition"
+  | "continueOnFailure"
+  | "parentStepId"
+>;
+export const toStepState = mapper<StepState>([], ["continue_on_failure"]);
 export const toAttempt = mapper<AttemptRow>([], ["counted", "adopted"]);
 export const toHost = mapper<HostRow>([], []);
 export const toAccount = mapper<AccountRow>(["env", "secrets"], ["enabled"]);

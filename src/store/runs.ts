@@ -24,7 +24,7 @@ import {
   type LoopRow,
   type Row,
   type RunRow,
-  type StepRow,
+  type StepState,
 } from "./rows.ts";
 import { forUpdate, join, jsonList, sql, type Sql } from "./sql.ts";
 import { requireDefinition } from "./definitions.ts";
@@ -222,7 +222,7 @@ export function letIn(turn: Turn, now: number, limits: Limits): Sql[] {
     // Of a workflow all steps that need nothing; those are asked first whether they start.
     waits
       ? sql`update steps set status = 'waiting', reason = 'timer', wake_at = ${turn.notBefore}, turn_at = ${turnAt(now, turn.priority, limits)}
-            where run_id = ${turn.runId} and needs_left = 0`
+            where run_id = ${turn.runId} and needs_left = 0 and status = 'pending'`
       : sql`update steps set status = ${readyOrAsked}, reason = ${asked}, wake_at = null, turn_at = ${turnAt(now, turn.priority, limits)}
             where run_id = ${turn.runId} and needs_left = 0 and status = 'pending'`,
     ...log.writes(),
@@ -286,21 +286,6 @@ export function endRun(desk: Desk, end: RunEnd): void {
 /** When the scheduler has to look at a loop: its next slot, or the end of its life if that is earlier. */
 export const nextWake = (nextAt: number | null, expiresAt: number | null): number | null =>
   nextAt === null ? expiresAt : expiresAt === null ? nextAt : Math.min(nextAt, expiresAt);
-
-/** What the end of a run needs to know of a step. */
-export type StepState = Pick<
-  StepRow,
-  | "id"
-  | "runId"
-  | "key"
-  | "status"
-  | "reason"
-  | "wakeAt"
-  | "needsLeft"
-  | "condition"
-  | "continueOnFailure"
-  | "parentStepId"
->;
 
 /** A desk, with the states of the run's steps and its live attempts. */
 export interface DeskRead {

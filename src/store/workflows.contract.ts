@@ -197,8 +197,11 @@ forEachStore("a workflow's run", (open) => {
     expect(await of.rows(sql`select key from definition_steps where digest = ${digest} order by position`)).toEqual([
       { key: "a" },
       { key: "b" },
-      { key: "z" },
     ]);
+    const other = "e".repeat(64);
+    const put = () => of.store.definitions.put({ digest: other, steps: [step("x"), step("y", [0])] });
+    await Promise.all([put(), put(), put()]);
+    expect(await of.rows(sql`select key from definition_steps where digest = ${other}`)).toHaveLength(2);
   });
 
   test("keeps of a step what others read; of a run of one command nothing reads it", async () => {
@@ -367,6 +370,26 @@ forEachStore("a workflow's run of a loop", (open) => {
     expect(await of.partsOf(0)).toEqual([a, b]);
   });
 
+  test("that is put off again when the clock was set back leaves what was decided on as it is", async () => {
+    const of = await openLoop([step("a"), step("b")], { jitterMs: 3_000_000 });
+    const dueAt = of.clock.now();
+    of.clock.advance(3_600_000);
+    await of.store.steps.wake({ limit: 10 });
+    await of.judge(0, "a", skips);
+    await of.store.loops.pause({ loopId: of.loop.id, reason: null, limits });
+    expect(await of.partsOf(0)).toEqual([
+      ["a", "skipped(condition)"],
+      ["b", "pending(paused)"],
+    ]);
+    of.clock.set(dueAt);
+    await of.store.loops.resume({ loopId: of.loop.id, limits });
+    const [a, b] = (await of.partsOf(0)) ?? [];
+    expect([a, b?.slice(0, 2)]).toEqual([
+      ["a", "skipped(condition)"],
+      ["b", "waiting(timer)"],
+    ]);
+  });
+
   test("that waits for its turn is let in with the steps that need nothing, and by no other run's retry", async () => {
     const of = await openLoop([step("a"), step("b", [0])], { overlap: "queue" });
     await of.plan();
@@ -402,6 +425,7 @@ forEachStore("a workflow's run of a loop", (open) => {
       ["b", "pending"],
     ]);
     const before = await of.partsOf(0);
+    const { run: other } = await of.store.runs.add(runDraft(workflowOf()));
     await of.store.runs.cancel({ runId: (await of.runs())[0] ?? "", by: "person", reason: "enough", limits });
     const [a, b] = (await of.partsOf(1)) ?? [];
     expect([a?.slice(0, 2), b]).toEqual([
@@ -409,6 +433,10 @@ forEachStore("a workflow's run of a loop", (open) => {
       ["b", "pending"],
     ]);
     expect(before?.[0]?.slice(0, 2)).toEqual(["a", "waiting(timer)"]);
+    expect((await of.store.runs.get({ runId: other.id }))?.steps).toMatchObject([
+      { status: "pending", reason: "judge" },
+      { status: "pending", reason: null },
+    ]);
     expect(await of.partsOf(0)).toEqual([
       ["a", "cancelled(enough)"],
       ["b", "cancelled(enough)"],

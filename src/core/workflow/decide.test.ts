@@ -48,7 +48,8 @@ function decided(
     head = "",
     text = "x",
     files = {},
-  }: { head?: string; text?: string; files?: Readonly<Record<string, string>> } = {},
+    bounds = limits,
+  }: { head?: string; text?: string; files?: Readonly<Record<string, string>>; bounds?: typeof limits } = {},
 ) {
   const workflow = workflowOf(steps, head);
   const { definition } = workflow;
@@ -73,7 +74,7 @@ function decided(
       return { status: end?.status ?? "succeeded", reason: null, continueOnFailure: one?.continueOnFailure === true };
     }),
   };
-  return decide(askedOf(workflow, files), ask, ends, limits);
+  return decide(askedOf(workflow, files), ask, ends, bounds);
 }
 const spec = (...of: Parameters<typeof decided>) => {
   const verdict = decided(...of);
@@ -112,6 +113,16 @@ describe("a step that starts", () => {
     });
     expect(own.spec.target.cwd).toBe("/x");
     expect(own.spec.policy).toMatchObject({ attempts: 1, timeoutMs: null, onFinish: "tell" });
+  });
+
+  test("of an agent has a prompt of so many bytes, not letters", () => {
+    const steps = '  - { id: a, type: agent, provider: codex, prompt: "${{ inputs.text }}" }';
+    const bounds = { ...limits, promptBytes: 8 };
+    expect(decided(steps, [], { text: "12345678", bounds }).does).toBe("start");
+    expect(decided(steps, [], { text: "€€€", bounds })).toMatchObject({
+      does: "fail",
+      message: expect.stringMatching(/8 bytes/),
+    });
   });
 
   test("of an agent has its prompt filled in, from a file too, and a verifier changes nothing", () => {

@@ -225,7 +225,7 @@ function specOf(
         step.prompt === undefined ? "promptFile" : "prompt",
       ) as string)
     : undefined;
-  if (prompt !== undefined && prompt.length > bounds.promptBytes)
+  if (prompt !== undefined && new TextEncoder().encode(prompt).length > bounds.promptBytes)
     throw new AppError("invalid", "too_large", `the prompt has more than ${bounds.promptBytes} bytes`);
   if (prompt?.includes("\0") === true) throw new AppError("invalid", "nul_byte", "the prompt holds a NUL byte");
   if (prompt?.trim() === "") throw new AppError("invalid", "prompt_blank", "the prompt is blank");
