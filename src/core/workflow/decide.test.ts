@@ -6,7 +6,7 @@ import type { EndedStep, StepToJudge } from "../ports.ts";
 import type { RunRecord } from "../records.ts";
 import { workflowTarget } from "../target.ts";
 import { checkDefinition } from "./check-definition.ts";
-import { askedOf, besideFile, decide, notRunnable, readsOf } from "./decide.ts";
+import { askedOf, besideFile, decide, type DecideBounds, notRunnable, readsOf } from "./decide.ts";
 import { loadExpressions } from "./expression.ts";
 import { conditionOf, skeletonOf } from "./skeleton.ts";
 
@@ -49,7 +49,7 @@ function decided(
     text = "x",
     files = {},
     bounds = limits,
-  }: { head?: string; text?: string; files?: Readonly<Record<string, string>>; bounds?: typeof limits } = {},
+  }: { head?: string; text?: string; files?: Readonly<Record<string, string>>; bounds?: DecideBounds } = {},
 ) {
   const workflow = workflowOf(steps, head);
   const { definition } = workflow;
